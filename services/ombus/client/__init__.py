@@ -1,0 +1,1 @@
+"""What programs talk to; it knows the wire alone."""

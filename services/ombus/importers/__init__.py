@@ -1,0 +1,1 @@
+"""Transcripts of other tools become entries; one module per format."""

@@ -1,0 +1,1 @@
+"""Engines move records and keep rows; each implements the ports of ``runtime``."""

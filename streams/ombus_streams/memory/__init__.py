@@ -1,0 +1,1 @@
+"""The pure memory: folds, views, projection, render, recall, and what to do next."""

@@ -1,0 +1,1 @@
+"""Providers answer model turns: ``extractive`` needs no model, ``scripted`` is for tests."""

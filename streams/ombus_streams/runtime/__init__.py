@@ -1,0 +1,1 @@
+"""Where effects live: ports, the processor loop, the interpreter, verification."""
