@@ -1,0 +1,246 @@
+"""How entries attach: the tree of a session in a log that several append to (design.md section 4).
+
+Each segment is one run of chain entries without a fork in it, so each segment that is not in
+conflict is one leaf. ``fold`` is total: whatever is on the log has a defined outcome.
+"""
+
+import heapq
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+from ombus_schemas.codec import decode
+from ombus_schemas.entries import Entry
+
+from ombus_streams.memory import keys
+from ombus_streams.memory.head import (
+    NEVER,
+    PARKED_FOR,
+    TRUNK,
+    EntryRow,
+    IdRow,
+    LeafHead,
+    ParkedRow,
+)
+from ombus_streams.memory.leaf import Item, invalidate, step
+from ombus_streams.memory.session import Session, is_on, view
+from ombus_streams.memory.tokens import entry_tokens
+
+Outcome = Literal["attached", "parked", "duplicate", "repeated_run", "refused"]
+"""What an entry came to. Refused: its id is taken by other content; it belongs to the dead letters."""
+
+_ROOT = IdRow("chain", TRUNK, 0)
+
+
+def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
+    """Fold one entry, whose record's bytes are ``value``, appended at ``at_ms``.
+
+    The first entry with an id wins. A later one that is equal but for parent, timestamp and what a
+    gateway stamps is a duplicate; a worker's other answer to a run is a repeated run.
+    """
+    head = session.head
+    known = session.place_of(entry.id) if head.arrivals else None
+    session.head_changed()
+    if known is not None:
+        return _again(session, known, entry)
+    head.arrivals += 1
+    head.at_ms = at_ms = max(at_ms, head.at_ms)
+    if entry.data is not None and entry.data_type == "om.sources.invalidated":
+        invalidate(session, entry)
+    parent = _parent_of(session, entry)
+    if parent is None:
+        _park(session, entry, value, at_ms)
+        outcome: Outcome = "parked"
+    else:
+        _attach_all(session, entry, value, at_ms, parent, orphan=False)
+        outcome = "attached"
+    while head.oldest_parked and head.arrivals - head.oldest_parked >= PARKED_FOR:
+        _give_up(session, head.oldest_parked)
+    return outcome
+
+
+def lineage_of(session: Session, place: IdRow) -> list[tuple[int, int]]:
+    """Return the chain that ends at an attached chain entry."""
+    if place.segment == TRUNK:
+        return [(TRUNK, NEVER)]
+    above = session.leaf(place.segment).lineage[:-1]
+    return [*above, (place.segment, place.ordinal)]
+
+
+def leaf_at(session: Session, place: IdRow) -> LeafHead:
+    """Return the memory of the view that ends at ``place``: a leaf's own, or one folded for it.
+
+    A leaf folded for an interior entry has rows in the session's overlay: open a scratch session.
+    """
+    held = session.leaf(place.segment)
+    if held.tip_ordinal == place.ordinal and not held.conflict:
+        return held
+    return _grow(session, lineage_of(session, place))
+
+
+def _again(session: Session, known: IdRow, entry: Entry) -> Outcome:
+    head = session.head
+    if known.place == "parked":
+        parked = session.read(keys.parked(session.prefix, known.ordinal), ParkedRow)
+        stored = parked.value if parked else None
+    else:
+        row = session.row_at(known)
+        stored = row.value if row else None
+    if stored is None or _content(decode(stored)) == _content(entry):
+        head.n_duplicates += 1
+        return "duplicate"
+    if entry.id.startswith("om:"):
+        head.n_repeated_runs += 1
+        return "repeated_run"
+    head.n_refused += 1
+    return "refused"
+
+
+def _content(entry: Entry) -> Entry:
+    return msgspec.structs.replace(
+        entry, parent_id=UNSET, timestamp="", origin=None, ownership=None, expected_leaf=None
+    )
+
+
+def _parent_of(session: Session, entry: Entry) -> IdRow | None:
+    """Return where the entry hangs: a chain entry's place, the root, or ``None`` while unknown."""
+    name = entry.parent
+    if name is None:
+        return _ROOT
+    default = session.leaves.get(session.head.default_segment)
+    if default is not None and default.tip_id == name:
+        return IdRow("chain", default.segment, default.tip_ordinal)
+    place = session.place_of(name)
+    match place:
+        case IdRow(place="chain"):
+            return place
+        case IdRow(place="side"):
+            return IdRow("chain", place.anchor_segment, place.anchor_ordinal)
+        case _:
+            return None
+
+
+def _park(session: Session, entry: Entry, value: bytes, at_ms: int) -> None:
+    head, prefix = session.head, session.prefix
+    arrival, parent = head.arrivals, entry.parent or ""
+    session.write(keys.parked(prefix, arrival), ParkedRow(parent, at_ms, value))
+    session.write(keys.entry_id(prefix, entry.id), IdRow("parked", TRUNK, arrival))
+    session.rows.put(keys.waiting(prefix, parent, arrival), b"")
+    head.n_parked += 1
+    head.oldest_parked = head.oldest_parked or arrival
+
+
+def _unpark(session: Session, arrival: int) -> ParkedRow:
+    head, prefix = session.head, session.prefix
+    row = session.read(keys.parked(prefix, arrival), ParkedRow)
+    assert row is not None
+    session.rows.delete(keys.parked(prefix, arrival))
+    session.rows.delete(keys.waiting(prefix, row.parent, arrival))
+    head.n_parked -= 1
+    if arrival == head.oldest_parked:
+        left = next(iter(session.rows.scan(keys.all_parked(prefix))), None)
+        head.oldest_parked = 0 if left is None else keys.number_at_end(left[0])
+    return row
+
+
+def _give_up(session: Session, arrival: int) -> None:
+    """Make a parked entry a root for ever, or leave a side record out."""
+    row = _unpark(session, arrival)
+    entry = decode(row.value)
+    if entry.side:
+        session.head.n_left_out += 1
+        session.write(keys.entry_id(session.prefix, entry.id), IdRow("left_out", TRUNK, arrival))
+        return
+    session.head.n_orphans += 1
+    _attach_all(session, entry, row.value, row.at_ms, _ROOT, orphan=True)
+
+
+def _attach_all(
+    session: Session, entry: Entry, value: bytes, at_ms: int, parent: IdRow, *, orphan: bool
+) -> None:
+    """Attach an entry, then what waited for it: in arrival order, repeated until nothing attaches."""
+    _attach(session, entry, value, at_ms, parent, orphan=orphan)
+    if not session.head.n_parked:
+        return
+    this_pass = _waiting_for(session, entry.id)
+    next_pass: list[int] = []
+    while this_pass or next_pass:
+        if not this_pass:
+            this_pass, next_pass = next_pass, []
+        arrival = heapq.heappop(this_pass)
+        row = _unpark(session, arrival)
+        child = decode(row.value)
+        place = _parent_of(session, child)
+        assert place is not None
+        _attach(session, child, row.value, row.at_ms, place, orphan=orphan)
+        for waiting in _waiting_for(session, child.id):
+            heapq.heappush(this_pass if waiting > arrival else next_pass, waiting)
+
+
+def _waiting_for(session: Session, entry_id: str) -> list[int]:
+    rows = session.rows.scan(keys.waiting(session.prefix, entry_id))
+    return [keys.number_at_end(key) for key, _ in rows]
+
+
+def _attach(
+    session: Session, entry: Entry, value: bytes, at_ms: int, parent: IdRow, *, orphan: bool
+) -> None:
+    head, prefix = session.head, session.prefix
+    ordinal = head.next_ordinal
+    head.next_ordinal += 1
+    tokens = entry_tokens(entry)
+    if entry.side:
+        place = IdRow("side", parent.segment, ordinal, parent.segment, parent.ordinal)
+        row = EntryRow(parent.ordinal, tokens, at_ms, True, value)
+        session.write(keys.side(prefix, parent.segment, parent.ordinal, ordinal), row)
+        session.write(keys.entry_id(prefix, entry.id), place)
+        item = Item(ordinal, parent.segment, row, entry)
+        for segment in session.segments():
+            leaf = session.leaf(segment)
+            if not leaf.conflict and is_on(leaf.lineage, parent.segment, parent.ordinal):
+                step(session, leaf, item)
+        return
+    leaf = _leaf_for(session, entry, parent)
+    row = EntryRow(ordinal, tokens, at_ms, False, value)
+    session.write(keys.entry(prefix, leaf.segment, ordinal), row)
+    place = IdRow("chain", leaf.segment, ordinal, leaf.segment, ordinal, leaf.conflict)
+    session.write(keys.entry_id(prefix, entry.id), place)
+    leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
+    leaf.at_ms = max(leaf.at_ms, at_ms)
+    session.changed(leaf)
+    if leaf.conflict:
+        head.n_conflicts += 1
+        return
+    step(session, leaf, Item(ordinal, leaf.segment, row, entry))
+    if not orphan or not head.default_segment:
+        head.default_segment = leaf.segment
+
+
+def _leaf_for(session: Session, entry: Entry, parent: IdRow) -> LeafHead:
+    """Return the leaf the entry extends, or a new one that forks at ``parent``."""
+    held = session.leaf(parent.segment) if parent.segment != TRUNK else None
+    at_tip = held is not None and held.tip_ordinal == parent.ordinal
+    in_conflict = held is not None and held.conflict
+    if entry.expected_leaf is not None and not in_conflict:
+        in_conflict = not (at_tip and entry.expected_leaf == entry.parent)
+        at_tip = at_tip and not in_conflict
+    if at_tip and held is not None:
+        return held
+    return _grow(session, lineage_of(session, parent), conflict=in_conflict)
+
+
+def _grow(session: Session, above: list[tuple[int, int]], conflict: bool = False) -> LeafHead:
+    """Return a new leaf at the end of the chain ``above``, with the memory of that view."""
+    segment = session.head.n_segments
+    session.head.n_segments += 1
+    leaf = LeafHead(segment=segment, lineage=[*above, (segment, NEVER)], conflict=conflict)
+    session.changed(leaf)
+    if conflict:
+        return leaf
+    for ordinal, row in view(session, above):
+        entry = decode(row.value)
+        if not row.side:
+            leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
+            leaf.at_ms = max(leaf.at_ms, row.at_ms)
+        step(session, leaf, Item(ordinal, 0, row, entry))
+    return leaf
