@@ -1,0 +1,102 @@
+"""Errors of the runtime.
+
+* RuntimeFault
+  * RetryableError      the same call may work later
+    * WorkerFailed        a run that recorded nothing; ``failure`` says of which class
+  * TerminalError       the same call never works
+    * Refused             the provider, or a limit, will not take this span: halve it
+    * LimitExceeded       a value above its cap, or no JSON at all
+    * StalePosition       a store has moved since this batch was begun
+    * Closed              a log or store whose handle was closed
+
+A run that fails leaves no trace: what it collected is discarded (S15).
+"""
+
+from typing import Literal
+
+from ombus_streams.runtime.ports import PositionRow
+
+Failure = Literal["transient", "provider", "protocol"]
+"""``transient``: S23.1 would retry. ``provider``: an error it would not. ``protocol``: the model
+broke a bound of the loop (calls, bytes, unknown tool); another answer may well keep it."""
+
+
+class RuntimeFault(Exception):
+    """Something at the edge went wrong; the log is as it was."""
+
+
+class RetryableError(RuntimeFault):
+    """The same call may work later, not before ``retry_after_ms`` if that is known."""
+
+    def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class TerminalError(RuntimeFault):
+    """The same call never works."""
+
+
+class WorkerFailed(RetryableError):
+    """A worker run that ended without a result; the message is redacted and cut to its cap."""
+
+    def __init__(self, message: str, failure: Failure, retry_after_ms: int | None = None) -> None:
+        super().__init__(message, retry_after_ms)
+        self.failure = failure
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the retry rule of S23.1 would send the same turn again."""
+        return self.failure == "transient"
+
+
+class Refused(TerminalError):
+    """This span will never be taken as it is: by the provider's refusal, or by its size.
+
+    The way out is a smaller span; a single refused source is covered by an empty record that
+    carries ``reason`` (design.md section 5).
+    """
+
+    def __init__(self, message: str, reason: Literal["provider_refused", "too_large"]) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LimitExceeded(TerminalError):
+    """A value above its cap, nested too deep, or not JSON."""
+
+    def __init__(self, label: str, fact: str, limit: int | None = None) -> None:
+        super().__init__(f"{label} {fact}")
+        self.label, self.limit = label, limit
+
+
+class StalePosition(TerminalError):
+    """The stored position is not the one the batch began at; nothing of the batch was written.
+
+    An old owner, or a batch folded from elsewhere: drop what is cached, read the stored row and
+    fold again from there (design.md section 6).
+    """
+
+    def __init__(
+        self, partition: int, expected: PositionRow | None, stored: PositionRow | None
+    ) -> None:
+        super().__init__(
+            f"partition {partition} is stored up to {_place(stored)}, the batch began at "
+            f"{_place(expected)}: drop what is cached and fold again from the stored row"
+        )
+        self.partition, self.expected, self.stored = partition, expected, stored
+
+
+class Closed(TerminalError):
+    """The handle was closed: its assignment, or its process, is over."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed: open it anew")
+        self.what = what
+
+
+def _place(row: PositionRow | None) -> str:
+    if row is None:
+        return "nothing"
+    place = f"{row.incarnation}:{row.partition}:{row.next_offset}"
+    return f"{place} (fold {row.fold_version}, hash {row.last_hash or '-'})"
