@@ -1,0 +1,101 @@
+"""The bounds of what a compaction carries, and of the observation pool (S12, S15).
+
+Trimming takes one order, fixed up front, and the sizes are kept up to date while it goes, so a
+payload of n observations costs O(n log n) (design.md section 12, row 6).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from ombus_schemas.jsontext import json_text, utf8_length
+from ombus_schemas.records import RELEVANCES, Observation, Reflection, observation_json
+
+from ombus_streams.memory.errors import SizeExceeded
+from ombus_streams.memory.projection import folded_json
+from ombus_streams.memory.tokens import item_tokens
+
+POOL_MAX_TOKENS: Final = 20_000
+MAX_BYTES: Final = 524_288
+"""Cap of the payload's JSON text."""
+
+_RANK: Final = {relevance: rank for rank, relevance in enumerate(RELEVANCES)}
+
+
+class Bounded(msgspec.Struct, frozen=True, kw_only=True):
+    """A payload that fits."""
+
+    full_fold: bool
+    """Whether anything had to go, or the pool was over its tokens."""
+    observations: tuple[Observation, ...]
+    reflections: tuple[Reflection, ...]
+    dropped_ids: tuple[str, ...]
+
+
+def removal_order(observations: Sequence[Observation]) -> list[int]:
+    """Return the places of ``observations`` in the order they are given up.
+
+    The least relevant first, of those the smallest, of those the first recorded.
+    """
+    return sorted(
+        range(len(observations)),
+        key=lambda i: (_RANK[observations[i].relevance], observations[i].token_count),
+    )
+
+
+def bound(
+    observations: Sequence[Observation],
+    reflections: Sequence[Reflection],
+    dropped_ids: Sequence[str],
+    max_tokens: float = POOL_MAX_TOKENS,
+    max_bytes: float = MAX_BYTES,
+) -> Bounded:
+    """Return the payload without what had to go to reach both limits; equality is within.
+
+    Tokens are judged before bytes. Reflections and dropped ids are never trimmed: raises
+    ``SizeExceeded`` when they alone are too large.
+    """
+    total = item_tokens(observations)
+    full_fold = total > max_tokens
+    places_by_id: dict[str, list[int]] = {}
+    sizes: list[int] = []
+    for place, item in enumerate(observations):
+        places_by_id.setdefault(item.id, []).append(place)
+        sizes.append(utf8_length(json_text(observation_json(item))))
+    kept, kept_bytes = set(range(len(observations))), sum(sizes)
+    frame_bytes = {
+        flag: utf8_length(json_text(folded_json(flag, (), reflections, dropped_ids)))
+        for flag in (False, True)
+    }
+
+    def size() -> int:
+        return frame_bytes[full_fold] + kept_bytes + max(0, len(kept) - 1)
+
+    for place in removal_order(observations):
+        if not kept or (total <= max_tokens and size() <= max_bytes):
+            break
+        for gone in places_by_id.pop(observations[place].id, ()):
+            kept.remove(gone)
+            kept_bytes -= sizes[gone]
+        total = total - observations[place].token_count
+        full_fold = True
+    if size() > max_bytes:
+        raise SizeExceeded("folded payload", max_bytes, size())
+    return Bounded(
+        full_fold=full_fold,
+        observations=tuple(observations[place] for place in sorted(kept)),
+        reflections=tuple(reflections),
+        dropped_ids=tuple(dropped_ids),
+    )
+
+
+def drop_to_target(observations: Sequence[Observation], target: float) -> tuple[str, ...]:
+    """Return the ids to drop, in removal order, until the rest weighs ``target`` at most."""
+    total = item_tokens(observations)
+    gone: list[str] = []
+    for place in removal_order(observations):
+        if total <= target:
+            break
+        gone.append(observations[place].id)
+        total = total - observations[place].token_count
+    return tuple(gone)
