@@ -1,0 +1,115 @@
+"""Entries to bytes and back. Encoding is deterministic; decoding raises ``BadRecord`` or nothing.
+
+Bytes: fields in declaration order, absent ones omitted, ``metadata`` and models with sorted keys,
+``message``, ``event`` and ``data`` in the order they came, so that what was said is kept to the
+letter (design.md section 15). Numbers are msgspec's: ``1e2`` comes back as ``100.0``.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from ombus_schemas.entries import SCHEMA_VERSION, Entry
+from ombus_schemas.errors import BadRecord
+from ombus_schemas.ids import is_entry_id, session_key, split_key
+from ombus_schemas.limits import MAX_DEPTH, MAX_ENTRY_BYTES
+from ombus_schemas.upcast import upcast
+
+_KEYS_REMEMBERED: Final = 4_096
+
+_decode_entry: Final = msgspec.json.Decoder(Entry).decode
+_encode: Final = msgspec.json.Encoder().encode
+_encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
+_part_ids: Final = lru_cache(maxsize=_KEYS_REMEMBERED)(split_key)
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the bytes of ``entry``, the same for equal entries whose bodies have equal order.
+
+    Raises what msgspec raises for values that are no JSON: admission has seen to it before.
+    """
+    maps = {name: value for name in _MAPS if (value := getattr(entry, name))}
+    if maps:
+        raw = {name: msgspec.Raw(_encode_sorted(value)) for name, value in maps.items()}
+        entry = msgspec.structs.replace(entry, **raw)
+    return _encode(entry)
+
+
+def decode(value: bytes) -> Entry:
+    """Return the entry these bytes hold, of today's schema version.
+
+    Raises:
+        BadRecord: ``oversize``, ``json``, ``schema`` (no entry, or a field of another type),
+            ``range`` (a number no reader can hold), ``depth``, ``id``. Nothing else, whatever the
+            bytes are.
+    """
+    if len(value) > MAX_ENTRY_BYTES:
+        raise BadRecord("oversize", f"{len(value):,} bytes, cap is {MAX_ENTRY_BYTES:,}")
+    try:
+        entry = _decode_entry(value)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except (msgspec.DecodeError, ValueError, OverflowError) as error:
+        raise BadRecord(_reason(error), str(error)) from error
+    # Twice the length less two copies without brackets: counting by `count` costs thrice as much.
+    n_opened = 2 * len(value) - len(value.replace(b"{", b"")) - len(value.replace(b"[", b""))
+    if n_opened > MAX_DEPTH and _is_too_deep(value):
+        raise _too_deep()
+    if not is_entry_id(entry.id):
+        raise BadRecord("id", "is not 1 to 200 printable ASCII characters without space")
+    return entry if entry.schema_version == SCHEMA_VERSION else upcast(entry)
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> Entry:
+    """Return the entry of a record whose key says the same as its body.
+
+    Raises:
+        BadRecord: as ``decode``, and ``null`` (no value), ``key`` (absent, no ``tenant/session``,
+            or not those of the entry).
+    """
+    if value is None:
+        raise BadRecord("null", "the record has no value")
+    entry = decode(value)
+    parts = _part_ids(key) if key is not None else None
+    if parts is None:
+        raise BadRecord("key", "is no tenant/session")
+    if entry.tenant_id != parts[0] or entry.session_id != parts[1]:
+        raise BadRecord("key", "contradicts tenantId and sessionId of the body")
+    return entry
+
+
+def key_of(entry: Entry) -> bytes:
+    """Return the record key of ``entry``."""
+    return session_key(entry.tenant_id, entry.session_id)
+
+
+_MAPS: Final = ("model", "previous_model", "metadata")
+_ROUND: Final = bytes.maketrans(b"[]{}", b"()()")
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+def _is_too_deep(value: bytes) -> bool:
+    """Say whether well-formed JSON nests deeper than the cap; also in what ``Entry`` skips.
+
+    The decoder's own limit depends on how deep Python's stack happens to be; this one does not.
+    Without escaped backslashes and quotes every second piece between quotes is structure; there
+    the pairs are taken away from the inside, one level a round.
+    """
+    pieces = value.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    brackets = b"".join(pieces[::2]).translate(_ROUND, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"()", b"")
+        if not brackets:
+            return False
+    return True
+
+
+def _too_deep() -> BadRecord:
+    return BadRecord("depth", f"more than {MAX_DEPTH} objects and arrays are open at once")
+
+
+def _reason(error: Exception) -> str:
+    if "out of range" in str(error):
+        return "range"
+    return "schema" if isinstance(error, msgspec.ValidationError) else "json"
