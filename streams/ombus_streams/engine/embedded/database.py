@@ -23,6 +23,9 @@ never a part of one; a killed process loses nothing either way."""
 _SWITCH_PAUSE_S: Final = 0.005
 _STATEMENTS: Final = 64
 _CACHE_KIB: Final = 32 * 1024
+_CHECKPOINT_PAGES: Final = 4_000
+"""WAL pages before they are copied into the file. SQLite's 1,000 copies a page that many batches
+touch four times as often: a third of the rows per second (measured, 1,000 rows a batch)."""
 
 
 def connect(
@@ -47,6 +50,7 @@ def connect(
         _switch_to_wal(connection, time.monotonic() + busy_timeout.total_seconds())
         connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     except sqlite3.Error as error:
         if connection is not None:
             connection.close()
@@ -132,15 +136,6 @@ class Readers:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def create(connection: sqlite3.Connection, path: Path, script: str) -> None:
-    """Create the tables that do not exist yet, in one transaction."""
-    with transaction(connection, path):
-        for statement in script.split(";"):
-            if statement.strip():
-                connection.execute(statement)
-    make_durable(path.parent)
 
 
 def _switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:

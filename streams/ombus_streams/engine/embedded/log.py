@@ -19,8 +19,8 @@ from sqlite3 import Connection
 from typing import Final
 
 import msgspec
-from ombus_schemas.entries import SCHEMA_VERSION, Entry
 
+from ombus_streams.engine.created import LOG_KEY, created
 from ombus_streams.engine.embedded.database import (
     BUSY_TIMEOUT,
     Readers,
@@ -37,7 +37,6 @@ PARTITIONS: Final = 8
 """Virtual partitions of a new log: as many as a development topic has (design.md section 13)."""
 POLL_INTERVAL: Final = timedelta(milliseconds=50)
 """How soon a waiting reader notices what another process appended."""
-LOG_KEY: Final = b"_system/log"
 
 _FORMAT: Final = 1
 _PAGE: Final = 512
@@ -47,7 +46,6 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _Headers = tuple[tuple[str, bytes], ...]
 _headers_decoder = msgspec.msgpack.Decoder(_Headers)
 _headers_encoder = msgspec.msgpack.Encoder()
-_entry_encoder = msgspec.json.Encoder(order="deterministic")
 
 _TABLES: Final = (
     "CREATE TABLE log(format INTEGER NOT NULL, incarnation TEXT NOT NULL, cluster TEXT NOT NULL,"
@@ -193,6 +191,7 @@ class SqliteLog:
 
     def _open(self, partitions: int | None, cluster: str, topic: str) -> tuple[str, int]:
         with transaction(self._writer, self.path):
+            # Under the write lock: of two processes that start at once, one creates.
             if self._writer.execute(_EXISTS).fetchone() is None:
                 self._create(partitions or PARTITIONS, cluster, topic)
             row = self._writer.execute(
@@ -222,7 +221,7 @@ class SqliteLog:
         )
         now = self._clock.now()
         for partition in range(partitions):
-            value = _created(incarnation, cluster, topic, partition, now)
+            value = created(incarnation, cluster, topic, partition, now)
             self._writer.execute(_INSERT, (partition, 0, LOG_KEY, value, None, _ms(now)))
         make_durable(self.path.parent)
 
@@ -295,25 +294,3 @@ def _data_version(connection: Connection) -> int:
 
 def _ms(instant: datetime) -> int:
     return (instant - _EPOCH) // _MILLISECOND
-
-
-def _created(incarnation: str, cluster: str, topic: str, partition: int, now: datetime) -> bytes:
-    """Return ``om.log.created``: what tells this log from another at the same place (section 3)."""
-    tenant, _, session = LOG_KEY.decode().partition("/")
-    entry = Entry(
-        id=f"log-{incarnation}-{partition}",
-        session_id=session,
-        tenant_id=tenant,
-        parent_id=None,
-        timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        kind="custom",
-        schema_version=SCHEMA_VERSION,
-        data={
-            "type": "om.log.created",
-            "cluster": cluster,
-            "topic": topic,
-            "partition": partition,
-            "incarnation": incarnation,
-        },
-    )
-    return _entry_encoder.encode(entry)
