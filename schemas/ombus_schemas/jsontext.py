@@ -5,6 +5,7 @@ surrogates escaped, integer-like keys first, numbers in shortest form.
 """
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def _number(value: int | float) -> str:
     if isinstance(value, int):
         if abs(value) < 10**15:
             return str(value)
-        value = float(value)  # JavaScript has doubles only
+        if abs(value) > sys.float_info.max:
+            return "null"  # infinite to JavaScript, which has doubles only
+        value = float(value)
     if value != value or value in (float("inf"), float("-inf")):
         return "null"
     if value == 0:

@@ -5,8 +5,8 @@ input gives ``None``, a malformed item is left out (S5). Fields of design.md sec
 record may carry are absent on imported ones.
 """
 
-import math
 import re
+import sys
 from typing import Final, Literal, TypedDict
 
 import msgspec
@@ -279,6 +279,7 @@ def compaction_of(entry: Entry) -> Compaction | None:
     )
 
 
+_MAX_SAFE: Final = 2**53 - 1
 _RECORDED: Final = (OBSERVATIONS_RECORDED, REFLECTIONS_RECORDED, OBSERVATIONS_DROPPED)
 _OBSERVATION_KEYS: Final = frozenset(
     {"id", "content", "timestamp", "relevance", "sourceEntryIds", "tokenCount"}
@@ -323,14 +324,13 @@ def _is_item(value: JsonObject) -> bool:
         and "\n" not in content
         and isinstance(count, int | float)
         and not isinstance(count, bool)
-        and math.isfinite(count)
-        and count >= 0
+        and 0 <= count <= sys.float_info.max  # a longer integer is infinite to JavaScript
     )
 
 
 def _number(value: JsonValue) -> int | float:
     assert isinstance(value, int | float)
-    return value
+    return value if value <= _MAX_SAFE else float(value)  # as JavaScript adds it up
 
 
 def _string(value: JsonValue) -> str | None:
