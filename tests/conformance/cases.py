@@ -23,6 +23,10 @@ UNDEFINED: Final = _Undefined()
 
 Result = JsonValue | _Undefined
 
+OWN_SYSTEM_TEXT: Final = "<ours>"
+"""Stands for the size and hash of a system text, which is ours (design.md section 12, row 20)."""
+_OF_SYSTEM_TEXT: Final = frozenset({"systemUtf8Bytes", "systemSha256"})
+
 
 class Adapter(Protocol):
     """An area's module."""
@@ -156,7 +160,10 @@ def _substituted(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [_substituted(item) for item in value]
     if isinstance(value, dict):
-        return {key: _substituted(item) for key, item in value.items()}
+        return {
+            key: OWN_SYSTEM_TEXT if item and key in _OF_SYSTEM_TEXT else _substituted(item)
+            for key, item in value.items()
+        }
     return value
 
 

@@ -16,12 +16,12 @@ from typing import Literal
 
 from ombus_streams.runtime.ports import PositionRow
 
-Failure = Literal["transient", "provider", "protocol"]
+FailureKind = Literal["transient", "provider", "protocol"]
 """``transient``: S23.1 would retry. ``provider``: an error it would not. ``protocol``: the model
 broke a bound of the loop (calls, bytes, unknown tool); another answer may well keep it."""
 
 
-class RuntimeFault(Exception):
+class RuntimeFault(RuntimeError):
     """Something at the edge went wrong; the log is as it was."""
 
 
@@ -40,7 +40,9 @@ class TerminalError(RuntimeFault):
 class WorkerFailed(RetryableError):
     """A worker run that ended without a result; the message is redacted and cut to its cap."""
 
-    def __init__(self, message: str, failure: Failure, retry_after_ms: int | None = None) -> None:
+    def __init__(
+        self, message: str, failure: FailureKind, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(message, retry_after_ms)
         self.failure = failure
 
