@@ -4,17 +4,18 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from ombus_schemas.codec import encode
+from ombus_schemas.control import LogCreated
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 
 LOG_KEY: Final = b"_system/log"
 """The reserved session whose entry opens a partition; replay never copies it."""
 
-_encoder = msgspec.json.Encoder(order="deterministic")
-
 
 def created(incarnation: str, cluster: str, topic: str, partition: int, now: datetime) -> bytes:
     """Return ``om.log.created`` encoded: it tells this log from another one at the same place."""
     tenant, _, session = LOG_KEY.decode().partition("/")
+    body = LogCreated(cluster=cluster, topic=topic, partition=partition, incarnation=incarnation)
     entry = Entry(
         id=f"log-{incarnation}-{partition}",
         session_id=session,
@@ -23,12 +24,6 @@ def created(incarnation: str, cluster: str, topic: str, partition: int, now: dat
         timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         kind="custom",
         schema_version=SCHEMA_VERSION,
-        data={
-            "type": "om.log.created",
-            "cluster": cluster,
-            "topic": topic,
-            "partition": partition,
-            "incarnation": incarnation,
-        },
+        data=msgspec.to_builtins(body),
     )
-    return _encoder.encode(entry)
+    return encode(entry)

@@ -4,9 +4,9 @@
 transaction. Its scans see the changes, so a fold never knows where a batch was cut.
 """
 
-from collections.abc import Iterator
-from heapq import merge
-from typing import Protocol
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 
 class Rows(Protocol):
@@ -16,62 +16,174 @@ class Rows(Protocol):
 
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows whose key begins with ``prefix``, in key order, or backwards.
+
+        ``start`` (inclusive) is where to begin: the lowest key forwards, the highest backwards.
+        """
+        ...
 
 
 class MemoryRows:
     """Rows in a dictionary: scratch folds and tests."""
 
-    def __init__(self) -> None:
-        self.rows: dict[bytes, bytes] = {}
+    def __init__(self, rows: Mapping[bytes, bytes] | None = None) -> None:
+        self._rows: dict[bytes, bytes] = dict(rows or {})
+        self._keys = _SortedKeys(self._rows)
+
+    @property
+    def rows(self) -> Mapping[bytes, bytes]:
+        """Every row there is, in no order."""
+        return self._rows
 
     def get(self, key: bytes) -> bytes | None:
-        return self.rows.get(key)
+        return self._rows.get(key)
 
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        keys = sorted((key for key in self.rows if key.startswith(prefix)), reverse=reverse)
-        for key in keys:
-            if start is not None and (key > start if reverse else key < start):
-                continue
-            yield key, self.rows[key]
+        """Yield rows as ``Rows.scan``; a change made meanwhile shows if it lies ahead."""
+        last: bytes | None = None
+        while (key := self._keys.next(prefix, start, last, reverse)) is not None:
+            last = key
+            yield key, self._rows[key]
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key not in self._rows:
+            self._keys.add(key)
+        self._rows[key] = value
+
+    def delete(self, key: bytes) -> None:
+        if self._rows.pop(key, None) is not None:
+            self._keys.remove(key)
+
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Write what an ``Overlay`` holds, as a store's commit does."""
+        for key, value in changes.items():
+            if value is None:
+                self.delete(key)
+            else:
+                self.put(key, value)
 
 
 class Overlay:
-    """Changes over ``under``; ``changes`` maps a key to its new bytes, ``None`` = deleted."""
+    """Changes over ``under``, which must not change while they are gathered."""
 
     def __init__(self, under: Rows) -> None:
         self.under = under
-        self.changes: dict[bytes, bytes | None] = {}
+        self._changes: dict[bytes, bytes | None] = {}
+        self._keys = _SortedKeys(())
+
+    @property
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """New bytes by key, ``None`` = deleted: what the commit of a batch writes."""
+        return self._changes
 
     def get(self, key: bytes) -> bytes | None:
-        if key in self.changes:
-            return self.changes[key]
+        if key in self._changes:
+            return self._changes[key]
         return self.under.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        self.changes[key] = value
+        if key not in self._changes:
+            self._keys.add(key)
+        self._changes[key] = value
 
     def delete(self, key: bytes) -> None:
-        self.changes[key] = None
+        if key not in self._changes:
+            self._keys.add(key)
+        self._changes[key] = None
+
+    def clear(self) -> None:
+        """Forget the changes: they are stored now, or their batch has failed."""
+        self._changes.clear()
+        self._keys = _SortedKeys(())
 
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        changed = sorted(
-            (
-                key
-                for key in self.changes
-                if key.startswith(prefix)
-                and (start is None or (key <= start if reverse else key >= start))
-            ),
-            reverse=reverse,
-        )
-        stored = (
-            (key, value)
-            for key, value in self.under.scan(prefix, start, reverse)
-            if key not in self.changes
-        )
-        fresh = ((key, value) for key in changed if (value := self.changes[key]) is not None)
-        yield from merge(stored, fresh, key=lambda row: row[0], reverse=reverse)
+        """Yield rows as ``Rows.scan``; a change made meanwhile shows if it lies ahead.
+
+        Each step yields the next row there is by then, wherever it is kept: what a fold reads
+        must not depend on which of its rows happen to be stored already.
+        """
+        changes = self._changes
+        stored = self.under.scan(prefix, start, reverse)
+        row = next(stored, None)
+        last: bytes | None = None
+        while True:
+            key = self._keys.next(prefix, start, last, reverse)
+            if row is not None and (key is None or (row[0] > key if reverse else row[0] < key)):
+                last = row[0]
+                yield row
+                row = next(stored, None)
+                continue
+            if key is None:
+                return
+            if row is not None and row[0] == key:
+                row = next(stored, None)
+            last = key
+            value = changes[key]
+            if value is not None:
+                yield key, value
+
+
+_FEW: Final = 8
+"""Up to one new key per so many old ones is put in its place; more are sorted in together."""
+
+
+class _SortedKeys:
+    """Keys in byte order; those added since the last look are put in place by the next."""
+
+    def __init__(self, keys: Mapping[bytes, bytes] | tuple[bytes, ...]) -> None:
+        self._sorted = sorted(keys)
+        self._fresh: list[bytes] = []
+
+    def add(self, key: bytes) -> None:
+        """Add a key that is not there."""
+        self._fresh.append(key)
+
+    def remove(self, key: bytes) -> None:
+        """Remove a key that is there."""
+        keys = self._settled()
+        del keys[bisect_left(keys, key)]
+
+    def next(
+        self, prefix: bytes, start: bytes | None, last: bytes | None, reverse: bool
+    ) -> bytes | None:
+        """Return the key after ``last``, or the first one, of a scan with these bounds."""
+        keys = self._settled()
+        if reverse:
+            if last is not None:
+                at = bisect_left(keys, last)
+            else:
+                at = bisect_left(keys, after) if (after := after_prefix(prefix)) else len(keys)
+                if start is not None:
+                    at = min(at, bisect_right(keys, start))
+            at -= 1
+            found = keys[at] if at >= 0 else None
+        else:
+            if last is not None:
+                at = bisect_right(keys, last)
+            else:
+                at = bisect_left(keys, prefix if start is None else max(prefix, start))
+            found = keys[at] if at < len(keys) else None
+        return found if found is not None and found.startswith(prefix) else None
+
+    def _settled(self) -> list[bytes]:
+        fresh, keys = self._fresh, self._sorted
+        if fresh:
+            if len(fresh) * _FEW > len(keys):
+                keys.extend(fresh)
+                keys.sort()
+            else:
+                for key in fresh:
+                    insort(keys, key)
+            fresh.clear()
+        return keys
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """Return the least key above all that begin with ``prefix``, ``None`` if there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None

@@ -6,6 +6,8 @@ An open statement holds a read transaction, and with it every page the WAL would
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+from ombus_streams.memory.rows import after_prefix
+
 Row: TypeAlias = tuple[Any, ...]
 """A row as the driver hands it over; it gets its types where it is taken apart."""
 Fetch: TypeAlias = Callable[..., list[Row]]
@@ -21,7 +23,7 @@ def scan_pages(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and value of the partition's rows that ``StateStore.scan`` speaks of."""
     low, low_sign = prefix, ">="
-    high, high_sign = _after_prefix(prefix), "<"
+    high, high_sign = after_prefix(prefix), "<"
     if start is not None and not reverse and start > low:
         low = start
     if start is not None and reverse and (high is None or start < high):
@@ -43,9 +45,3 @@ def scan_pages(
             high, high_sign = found[-1][0], "<"
         else:
             low, low_sign = found[-1][0], ">"
-
-
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """Return the least key above all that begin with ``prefix``; ``None`` if there is none."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
