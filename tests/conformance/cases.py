@@ -21,6 +21,9 @@ class _Undefined:
 UNDEFINED: Final = _Undefined()
 """What an adapter returns where the reference returned ``undefined``."""
 
+ERROR: Final = "{{ERROR}}"
+"""What an adapter puts in the place of a failure text: ours are our own words."""
+
 Result = JsonValue | _Undefined
 
 OWN_SYSTEM_TEXT: Final = "<ours>"
@@ -69,7 +72,7 @@ def failure_of(case: Case) -> str | None:
     """Run ``case``; return a short diff, or nothing if its result is the expected one."""
     try:
         adapter = cast("Adapter", import_module(f"tests.conformance.areas.{case.area}"))
-    except ModuleNotFoundError as missing:
+    except ImportError as missing:
         return f"unknown area, or its adapter does not load: {missing}"
     try:
         result = adapter.run(case.input)
@@ -115,17 +118,15 @@ def entries_of(value: JsonValue) -> list[Entry]:
 
 
 def observations_in(value: JsonValue) -> list[Observation]:
-    """Return the observations of a vector, all of which must be valid."""
-    found = [observation_of(item) for item in cast("list[JsonValue]", value)]
-    assert None not in found, "a vector holds an observation that the fold would ignore"
-    return [item for item in found if item is not None]
+    """Return the observations of a vector, those that a fold would leave out as well."""
+    items = cast("list[JsonValue]", value)
+    return [observation_of(item) or msgspec.convert(item, Observation) for item in items]
 
 
 def reflections_in(value: JsonValue) -> list[Reflection]:
-    """Return the reflections of a vector, all of which must be valid."""
-    found = [reflection_of(item) for item in cast("list[JsonValue]", value)]
-    assert None not in found, "a vector holds a reflection that the fold would ignore"
-    return [item for item in found if item is not None]
+    """Return the reflections of a vector, those that a fold would leave out as well."""
+    items = cast("list[JsonValue]", value)
+    return [reflection_of(item) or msgspec.convert(item, Reflection) for item in items]
 
 
 def secrets_of(value: JsonValue) -> list[str]:

@@ -109,7 +109,7 @@ def _chain(by_id: dict[str, Entry], leaf: Entry) -> tuple[Entry, ...]:
 
 def _latest_compaction(chain: Sequence[Entry]) -> tuple[Compaction | None, str]:
     for entry in reversed(chain):
-        compaction = compaction_of(entry)
+        compaction = compaction_of(entry) if isinstance(entry.data, dict) else None
         if compaction is not None:
             return compaction, entry.summary or ""
     return None, ""
