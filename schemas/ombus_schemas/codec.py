@@ -5,6 +5,7 @@ Bytes: fields in declaration order, absent ones omitted, ``metadata`` and models
 letter (design.md section 15). Numbers are msgspec's: ``1e2`` comes back as ``100.0``.
 """
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -36,22 +37,24 @@ def encode(entry: Entry) -> bytes:
     return _encode(entry)
 
 
-def decode(value: bytes) -> Entry:
+def decode(value: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     """Return the entry these bytes hold, of today's schema version.
+
+    Only admission reads more than a record may hold, before media have left the entry.
 
     Raises:
         BadRecord: ``oversize``, ``json``, ``schema`` (no entry, or a field of another type),
             ``range`` (a number no reader can hold), ``depth``, ``id``. Nothing else, whatever the
             bytes are.
     """
-    if len(value) > MAX_ENTRY_BYTES:
-        raise BadRecord("oversize", f"{len(value):,} bytes, cap is {MAX_ENTRY_BYTES:,}")
+    if len(value) > max_bytes:
+        raise BadRecord("oversize", f"{len(value):,} bytes, cap is {max_bytes:,}")
     try:
         entry = _decode_entry(value)
     except RecursionError as error:
         raise _too_deep() from error
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
-        raise BadRecord(_reason(error), str(error)) from error
+        raise BadRecord(_reason(error), _QUOTED.sub("'…'", str(error))) from error
     # Twice the length less two copies without brackets: counting by `count` costs thrice as much.
     n_opened = 2 * len(value) - len(value.replace(b"{", b"")) - len(value.replace(b"[", b""))
     if n_opened > MAX_DEPTH and _is_too_deep(value):
@@ -84,6 +87,8 @@ def key_of(entry: Entry) -> bytes:
     return session_key(entry.tenant_id, entry.session_id)
 
 
+_QUOTED: Final = re.compile("'.*'", re.DOTALL)
+"""Where the decoder's words quote the record."""
 _MAPS: Final = ("model", "previous_model", "metadata")
 _ROUND: Final = bytes.maketrans(b"[]{}", b"()()")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")

@@ -21,6 +21,8 @@ MAX_HEADER_BYTES: Final = 65_536
 """All headers of a record together."""
 MAX_RECORD_BYTES: Final = MAX_ENTRY_BYTES + MAX_HEADER_BYTES
 """``max.message.bytes`` of every topic that carries entries."""
+MAX_OFFERED_BYTES: Final = 67_108_864
+"""What admission will read before media leave the entry; public transcripts have lines of 53 MB."""
 MAX_INLINE_MEDIA_BYTES: Final = 32_768
 """Base64 text that stays in an entry; longer media travels by reference (cases.md B23)."""
 

@@ -70,7 +70,7 @@ class DelegationRequested(SupervisionEvent, tag="delegation_requested", kw_only=
     lifetime: Lifetime = "task"
     policy: ReportPolicy = ReportPolicy()
     budget_share: float | None = None
-    limits: dict[str, Count] = {}
+    limits: dict[str, Count] = msgspec.field(default_factory=dict)
     """Effective limits by their name in S23.2, already lowered."""
 
 

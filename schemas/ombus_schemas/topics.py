@@ -81,7 +81,7 @@ PRODUCTION_REPLICAS: Final = 3
 PRODUCTION_MIN_INSYNC_REPLICAS: Final = 2
 
 
-def configs(topic: Topic, is_production: bool) -> dict[str, str]:
+def configs(topic: Topic) -> dict[str, str]:
     """Return the broker's configuration of ``topic``, in its own words.
 
     Append time is the broker's, because milestones, ``asOf`` and lapses of runs are judged by it;
@@ -89,7 +89,7 @@ def configs(topic: Topic, is_production: bool) -> dict[str, str]:
     """
     retention = topic.retention
     retention_ms = -1 if retention is None else retention // timedelta(milliseconds=1)
-    config = {
+    return {
         "cleanup.policy": "delete",
         "max.message.bytes": str(MAX_RECORD_BYTES),
         "message.timestamp.type": "LogAppendTime",
@@ -97,6 +97,8 @@ def configs(topic: Topic, is_production: bool) -> dict[str, str]:
         "retention.ms": str(retention_ms),
         "unclean.leader.election.enable": "false",
     }
-    if is_production:
-        config["min.insync.replicas"] = str(PRODUCTION_MIN_INSYNC_REPLICAS)
-    return config
+
+
+def production_configs(topic: Topic) -> dict[str, str]:
+    """Return ``configs`` and what three replicas allow: no append is acknowledged by one alone."""
+    return {**configs(topic), "min.insync.replicas": str(PRODUCTION_MIN_INSYNC_REPLICAS)}
