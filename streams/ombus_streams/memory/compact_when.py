@@ -6,11 +6,10 @@ itself: whoever calls ``decide`` brings the loop, if a host's callback needs one
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
 import msgspec
-from ombus_schemas.jsontext import JsonObject
 
 from ombus_streams.memory.errors import MemoryFault
 
@@ -143,7 +142,7 @@ def is_reached(trigger: ThresholdEntries | InputRatio | TokenGate, measures: Mea
             return measures.tokens() >= tokens
 
 
-def trigger_of_options(options: JsonObject) -> Trigger:
+def trigger_of_options(options: Mapping[str, object]) -> Trigger:
     """Return the trigger among ``options``.
 
     ``trigger`` beats ``shouldCompact``, which beats ``thresholdEntries``; without any of them the

@@ -4,7 +4,7 @@ Pure: the edge fetches branches and grants first, this decides over what it was 
 declared scope gets exactly one decision, and what is missing is denied.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal
 
 import msgspec
@@ -15,9 +15,11 @@ from ombus_schemas.settings import SharedScope
 from ombus_streams.memory import ledger as ledgers
 from ombus_streams.memory import scopes
 from ombus_streams.memory.ledger import Ledger
+from ombus_streams.memory.projection import Projection
 from ombus_streams.memory.scopes import ScopeMap
 
 Denial = Literal["invalid_config", "not_opened", "unavailable", "unknown_scope", "not_granted"]
+Foreign = Literal["traced", "named"]
 
 
 class Branch(msgspec.Struct, kw_only=True, frozen=True):
@@ -156,6 +158,50 @@ def with_shared_refs(scope_map: ScopeMap, shared: SharedMemory) -> ScopeMap:
     """Return the map with the binds of each shared scope replaced by the merged ones."""
     return msgspec.structs.replace(
         scope_map, refs_by_scope_id={**scope_map.refs_by_scope_id, **shared.refs_by_scope_id}
+    )
+
+
+def join(
+    projection: Projection,
+    shared: SharedMemory,
+    invalidated_ids: Set[str] = frozenset(),
+    foreign: Foreign = "traced",
+) -> Ledger:
+    """Return the visible memory and the shared one as one ledger; local items win by id.
+
+    What ``invalidated_ids`` hits is left out, and every reflection on a dropped support that was
+    not merely pruned. ``foreign="named"`` is the reference's rule: it looks at the ids that are
+    named alone and still shows a shared reflection whose support has lost its sources.
+    """
+    full = projection.full
+    held = ledgers.merge(
+        (
+            Ledger(
+                observations=projection.observations,
+                reflections=projection.reflections,
+                dropped_ids=projection.dropped_ids,
+                pruned_ids=full.pruned_ids.intersection(projection.dropped_ids),
+            ),
+            shared.ledger,
+        )
+    )
+    blocking = (frozenset(held.dropped_ids) - held.pruned_ids) | invalidated_ids
+    if foreign == "traced":
+        blocking |= {
+            item.id
+            for item in (*full.observations, *held.observations)
+            if ledgers.blocks_observation(invalidated_ids, item)
+        }
+    return msgspec.structs.replace(
+        held,
+        observations=tuple(
+            item
+            for item in held.observations
+            if not ledgers.blocks_observation(invalidated_ids, item)
+        ),
+        reflections=tuple(
+            item for item in held.reflections if not ledgers.blocks_reflection(blocking, item)
+        ),
     )
 
 
