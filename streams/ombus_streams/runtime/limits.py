@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from ombus_schemas.jsontext import JsonObject, JsonValue, json_text, utf8_length
 from ombus_schemas.settings import resolve_settings
@@ -42,7 +43,7 @@ def measure(value: object, max_bytes: int, label: str) -> int:
                 for key, child in members:
                     if not isinstance(key, str):
                         raise LimitExceeded(label, "is not JSON: a key is not text")
-                    size += 1 + utf8_length(json_text(key))
+                    size += 1 + _text_size(key)
                     stack.append((child, depth + 1))
             case list() | tuple():
                 size += 2 + max(0, len(item) - 1)
@@ -98,8 +99,10 @@ def page_limit(value: JsonValue | UnsetType) -> int:
 
 def _scalar_size(value: object, label: str) -> int:
     match value:
-        case None | bool() | str():
-            return utf8_length(json_text(value))
+        case None | bool():
+            return len(json_text(value))
+        case str():
+            return _text_size(value)
         case int() | float():
             try:
                 finite = math.isfinite(value)
@@ -110,3 +113,10 @@ def _scalar_size(value: object, label: str) -> int:
             raise LimitExceeded(label, "is not JSON: a number is not finite")
         case _:
             raise LimitExceeded(label, f"is not JSON: {type(value).__name__}")
+
+
+def _text_size(text: str) -> int:
+    try:
+        return len(msgspec.json.encode(text))
+    except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
+        return utf8_length(json_text(text))

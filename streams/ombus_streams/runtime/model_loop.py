@@ -194,6 +194,9 @@ async def _turns(
             tools=request.tools,
             options=request.options,
             max_calls=min(limits.max_tool_calls_per_turn, limits.max_tool_calls - n_calls),
+            max_run_calls=min(
+                limits.max_tool_calls, limits.max_turns * limits.max_tool_calls_per_turn
+            ),
             n_calls=n_calls,
             material=request.material,
         )

@@ -8,6 +8,7 @@ the byte limits of those vectors meet the same numbers.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -222,10 +223,13 @@ def is_control_text(content: str, system: str) -> bool:
     if any(mark in content for mark in _CONTROL_MARKS):
         return True
     said = _BLANKS.sub(" ", content)
-    sentences = _SENTENCE.split(_BLANKS.sub(" ", system))
-    return any(
-        sentence in said for sentence in sentences if sentence.count(" ") >= _MIN_ECHO_WORDS - 1
-    )
+    return any(sentence in said for sentence in _sentences(system))
+
+
+@lru_cache(maxsize=16)
+def _sentences(system: str) -> tuple[str, ...]:
+    found = _SENTENCE.split(_BLANKS.sub(" ", system))
+    return tuple(item for item in found if item.count(" ") >= _MIN_ECHO_WORDS - 1)
 
 
 def origin_of(entry: Entry) -> Origin | None:

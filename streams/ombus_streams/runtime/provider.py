@@ -48,8 +48,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Provider options; ``sessionId`` is ``om:<session>`` unless the host set another."""
     max_calls: int
     """Calls this turn may make; one more fails the run."""
+    max_run_calls: int
+    """Calls all turns of the run may make together."""
     n_calls: int
-    """Calls the run has already made, over all turns."""
+    """Calls the run has already made."""
     material: Material
 
 

@@ -1,0 +1,273 @@
+"""A provider without a model: the same tool calls, made of the words that are there.
+
+Deterministic, offline, milliseconds per hundred entries. It reads the request's material, never
+its prompt, and answers the same bounded loop a model does; so everything behind the loop is
+exercised by it, and the default needs neither key nor network.
+
+What it observes: the user's words first (rules, corrections, decisions, requests), then outcomes
+of tools in their final state, then conclusions of the assistant; each a published template
+(``lines.TEMPLATES``) with its exact sources. Harness text and a tool's prose are never speech.
+"""
+
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import Final
+
+from ombus_schemas.entries import Entry
+from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.records import Relevance
+
+from ombus_streams.memory.coverage import NOT_SOURCES
+from ombus_streams.memory.tokens import branch_tokens, text_tokens
+from ombus_streams.providers.lines import (
+    IDENTIFIER,
+    RANK,
+    STANDING,
+    Kind,
+    Line,
+    Seen,
+    words,
+    write,
+)
+from ombus_streams.providers.outcomes import Outcomes
+from ombus_streams.providers.speech import (
+    is_talk,
+    kind_of_assistant_passage,
+    kind_of_user_passage,
+    passages,
+    pasted,
+    spoken,
+)
+from ombus_streams.providers.topics import droppable, reflections
+from ombus_streams.runtime.provider import Material, ModelRequest, ToolCall, TurnEvent
+
+SHARE: Final = 0.2
+"""What all observations of a run may weigh, as a part of their sources."""
+MIN_BUDGET_TOKENS: Final = 48
+"""A few lines are always affordable: a short session has its rule too."""
+MAX_USER_PASSAGES: Final = 6
+"""Of one message: the first, and the weightiest of the rest."""
+MAX_LAST_PASSAGES: Final = 4
+"""Of the assistant's last message before the user speaks again: there it concludes."""
+MAX_PASSING_PASSAGES: Final = 2
+MAX_IDS_PER_CALL: Final = 500
+
+
+class Extractive:
+    """The model-free provider; one object serves any number of runs."""
+
+    name: Final = "extractive"
+    model: Final = "extractive/1"
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+        # The turns of a run carry one material: its calls are worked out once.
+        self._memo: tuple[Material, list[JsonObject]] | None = None
+
+    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the next calls of the run, as many as the turn may make; none ends it."""
+        calls = self._calls(request)
+        start = request.n_calls
+        for n, arguments in enumerate(calls[start : start + request.max_calls], start=start):
+            yield ToolCall(id=f"x{n}", name=request.tools[0].name, arguments=arguments)
+
+    def _calls(self, request: ModelRequest) -> list[JsonObject]:
+        material, limit = request.material, request.max_run_calls
+        if self._memo is not None and self._memo[0] is material:
+            return self._memo[1]
+        calls: list[JsonObject]
+        match request.worker:
+            case "observer":
+                calls = [_recorded(line) for line in observe(material, self._share, limit)]
+            case "reflector":
+                found = reflections(material.observations, limit)
+                calls = [
+                    {"content": content, "supportingObservationIds": list(ids)}
+                    for content, ids in found
+                ]
+            case "dropper":
+                target = material.target_tokens or 0
+                gone = droppable(material.observations, material.reflections, target)
+                calls = [
+                    {"observationIds": list(gone[at : at + MAX_IDS_PER_CALL])}
+                    for at in range(0, len(gone), MAX_IDS_PER_CALL)
+                ]
+        self._memo = (material, calls)
+        return calls
+
+
+def observe(material: Material, share: float, max_lines: int) -> list[Line]:
+    """Return the lines worth keeping of the sources, in their order, within their budget.
+
+    The weightiest are chosen first; what is nearly said by a chosen or an active line is left out.
+    """
+    sources = material.sources
+    budget = max(MIN_BUDGET_TOKENS, share * branch_tokens(sources))
+    seen = Seen(item.content for item in material.observations)
+    chosen: list[Line] = []
+    for line in sorted(candidates(sources), key=_weight, reverse=True):
+        cost = text_tokens(line.content)
+        if len(chosen) == max_lines:
+            break
+        if cost > budget or seen.has(line.content):
+            continue
+        seen.add(line.content)
+        chosen.append(line)
+        budget -= cost
+    return sorted(chosen, key=lambda line: line.place)
+
+
+def candidates(sources: Sequence[Entry]) -> list[Line]:
+    """Return every line the sources offer."""
+    outcomes = Outcomes()
+    lines: list[Line] = []
+    last = _last_words(sources)
+    rarity = _Rarity(sources)
+    for place, entry in enumerate(sources):
+        if entry.message is None or entry.origin in NOT_SOURCES:
+            continue
+        texts: list[str] = []
+        for block in entry.message.content:
+            match block.get("type"):
+                case "text":
+                    text = block.get("text")
+                    texts += [text] if isinstance(text, str) else []
+                case "tool_call":
+                    outcomes.called(entry.id, block)
+                case "tool_result":
+                    outcomes.answered(entry.id, place, block)
+        speaker = _speaker(entry)
+        for text in texts:
+            if speaker == "user":
+                lines += _of_user(entry.id, place, text, rarity)
+            elif speaker == "assistant":
+                lines += _of_assistant(entry.id, place, text, place in last, rarity)
+            elif speaker == "elsewhere":
+                lines += _copied(entry.id, place, text, rarity)
+    return lines + outcomes.lines()
+
+
+class _Rarity:
+    """How telling the words of a span are among these sources."""
+
+    def __init__(self, sources: Iterable[Entry]) -> None:
+        self._n_texts = 0
+        self._n_by_word: Counter[str] = Counter()
+        for entry in sources:
+            for text in _texts(entry):
+                self._n_texts += 1
+                self._n_by_word.update(set(words(text[:2_000])))
+
+    def score(self, text: str) -> float:
+        """Return the weight of the telling words, names and identifiers, for its length."""
+        found = set(words(text))
+        if not found:
+            return 0.0
+        n_texts = self._n_texts + 1
+        rare = sum(math.log(n_texts / (1 + self._n_by_word[word])) for word in found)
+        named = len(IDENTIFIER.findall(text)) + sum(
+            1 for word in text.split()[1:] if word[:1].isupper()
+        )
+        return (rare + 2 * named) / math.sqrt(8 + text_tokens(text))
+
+
+def _of_user(entry_id: str, place: int, text: str, rarity: _Rarity) -> Iterator[Line]:
+    found: list[Line] = []
+    said = spoken(text)
+    for passage in passages(said):
+        verdict = kind_of_user_passage(passage)
+        if verdict is not None:
+            kind, relevance = verdict
+            found.append(_line(kind, relevance, passage, entry_id, place, rarity))
+    failure = pasted(said)
+    if failure:
+        found.append(_line("paste", "medium", failure, entry_id, place, rarity))
+    yield from found[:1]
+    rest = sorted(found[1:], key=_weight, reverse=True)
+    yield from rest[: MAX_USER_PASSAGES - 1]
+
+
+def _of_assistant(
+    entry_id: str, place: int, text: str, is_last: bool, rarity: _Rarity
+) -> list[Line]:
+    found: list[Line] = []
+    for passage in passages(spoken(text), is_talk):
+        verdict = kind_of_assistant_passage(passage, is_last)
+        if verdict is not None:
+            kind, relevance = verdict
+            found.append(_line(kind, relevance, passage, entry_id, place, rarity))
+    found.sort(key=_weight, reverse=True)
+    return found[: MAX_LAST_PASSAGES if is_last else MAX_PASSING_PASSAGES]
+
+
+def _copied(entry_id: str, place: int, text: str, rarity: _Rarity) -> list[Line]:
+    found = [
+        _line("copied", "medium", passage, entry_id, place, rarity)
+        for passage in passages(spoken(text))
+    ]
+    return sorted(found, key=_weight, reverse=True)[:MAX_LAST_PASSAGES]
+
+
+def _line(
+    kind: Kind, relevance: Relevance, text: str, entry_id: str, place: int, rarity: _Rarity
+) -> Line:
+    return Line(
+        kind=kind,
+        content=write(kind, text),
+        source_ids=(entry_id,),
+        relevance=relevance,
+        place=place,
+        score=rarity.score(text),
+    )
+
+
+def _weight(line: Line) -> tuple[int, bool, float, int]:
+    return RANK[line.relevance], line.kind in STANDING, line.score, line.place
+
+
+def _recorded(line: Line) -> JsonObject:
+    return {
+        "content": line.content,
+        "sourceEntryIds": list(line.source_ids),
+        "relevance": line.relevance,
+    }
+
+
+def _speaker(entry: Entry) -> str:
+    """Return whose words the texts of ``entry`` are; the envelope knows better than the role."""
+    role = entry.message.role if entry.message is not None else ""
+    match entry.origin:
+        case "other_session":
+            return "elsewhere"
+        case "tool":
+            return "tool"
+        case "model":
+            return "assistant"
+        case "human":
+            return "user" if role == "user" else "assistant"
+        case _:
+            return role
+
+
+def _last_words(sources: Sequence[Entry]) -> frozenset[int]:
+    """Return the places of the assistant's last text before each turn of the user, and the end."""
+    found: set[int] = set()
+    latest: int | None = None
+    for place, entry in enumerate(sources):
+        texts = any(True for _ in _texts(entry))
+        if texts and _speaker(entry) == "assistant":
+            latest = place
+        elif texts and _speaker(entry) == "user" and latest is not None:
+            found.add(latest)
+            latest = None
+    if latest is not None:
+        found.add(latest)
+    return frozenset(found)
+
+
+def _texts(entry: Entry) -> Iterator[str]:
+    for block in entry.message.content if entry.message is not None else ():
+        text = block.get("text")
+        if block.get("type") == "text" and isinstance(text, str) and text.strip():
+            yield text
