@@ -6,7 +6,6 @@ Heads are bounded by settings and caps, never by session length; everything that
 from typing import Final, Literal
 
 import msgspec
-
 from ombus_schemas.jsontext import JsonObject
 
 FOLD_VERSION: Final = 1
@@ -25,7 +24,7 @@ Place = Literal["chain", "side", "parked", "left_out"]
 
 
 class IdRow(msgspec.Struct, array_like=True, frozen=True):
-    """Where an entry id lies. For a side record ``anchor_*`` is its anchor; for a chain entry itself."""
+    """Where an entry id lies; ``anchor_*`` is a side record's anchor, a chain entry's own place."""
 
     place: Place
     segment: int
@@ -76,6 +75,8 @@ class SessionHead(msgspec.Struct, array_like=True):
     n_orphans: int = 0
     n_left_out: int = 0
     n_conflicts: int = 0
+    n_due: int = 0
+    """Leaves that have work for some worker."""
 
 
 class Flush(msgspec.Struct, array_like=True):
@@ -86,8 +87,8 @@ class Flush(msgspec.Struct, array_like=True):
     ordinal: int
     full: bool = False
     """Reflect over all active observations, not only the uncovered ones."""
-    reflect_to: int = 0
-    """Observation records to reflect over, fixed when coverage got there; 0 = not yet."""
+    reflect_to: int = -1
+    """Observation records to reflect over, fixed when coverage got there; -1 = not yet."""
     n_observations: int = 0
     n_reflections: int = 0
     n_dropped: int = 0
@@ -126,6 +127,8 @@ class LeafHead(msgspec.Struct, array_like=True):
 
     coverage_id: str | None = None
     coverage_ordinal: int = 0
+    user_ordinal: int = 0
+    """The newest message of the user, which every window holds."""
     pending_tokens: int = 0
     n_pending: int = 0
     """Eligible sources after the coverage."""
@@ -144,10 +147,16 @@ class LeafHead(msgspec.Struct, array_like=True):
 
     reflection_id: str | None = None
     reflection_items: int = 0
+    reflection_tip_id: str = ""
+    """The end of the chain when that reflection was accepted: where its drop is anchored."""
+    pool_records: int = 0
+    """Observation records accepted until then: what its drop may choose from."""
     reflected_records: int = 0
     """Observation records the last reflection has read."""
     n_reflection_records: int = 0
     n_reflections: int = 0
+    n_uncovered: int = 0
+    """Active observations the last reflection has not read."""
     uncovered_tokens: int | float = 0
     reflect_to: int = 0
     """Records the threshold obliges to reflect over; 0 = nothing."""
@@ -171,6 +180,8 @@ class LeafHead(msgspec.Struct, array_like=True):
     run_at_ms: int = 0
     settings: JsonObject = {}
     rejections: Rejections = msgspec.field(default_factory=Rejections)
+    is_due: bool = False
+    """Whether a worker may have something to do here; counted in the session's head."""
 
 
 ItemState = Literal["visible", "trimmed", "dropped", "hidden", "invalidated"]

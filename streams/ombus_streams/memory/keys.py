@@ -1,10 +1,13 @@
 """Row keys of a session: ``tenant/session``, a zero byte, one letter for the family, then the rest.
 
-Numbers are big-endian, so byte order is number order. Families of the session: ``h`` head, ``i`` id
-to place, ``e`` chain entry by segment and ordinal, ``s`` side record by segment, anchor and ordinal,
-``p`` parked, ``w`` who waits for whom, ``v`` invalidations, ``l`` leaf head. Families of a leaf, by
-segment: ``o`` visible observations, ``t`` trimmed ones, ``d`` those gone, ``r`` visible reflections,
-``q`` those gone, ``k`` memory id to item, ``a`` accepted records, ``g`` scope records.
+Numbers are big-endian, so byte order is number order.
+
+Families of the session: ``h`` head, ``i`` id to place, ``e`` chain entry by segment and ordinal,
+``s`` side record by segment, anchor and ordinal, ``p`` parked, ``w`` who waits for whom, ``v``
+invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible observations, ``t``
+trimmed ones, ``d`` gone ones, ``r`` visible reflections, ``q`` gone ones, ``k`` memory id to item,
+``a`` accepted records, ``n`` observation record by number, ``g`` scope records. Above all sessions,
+behind a zero byte: ``s`` those there are, ``d`` those with work due.
 """
 
 import struct
@@ -15,7 +18,40 @@ _PLACE: Final = struct.Struct(">IQ")
 _SIDE: Final = struct.Struct(">IQQ")
 _NUMBER: Final = struct.Struct(">Q")
 
-FAMILIES: Final = b"hiespwvlotdrqkag"
+FAMILIES: Final = {
+    "h": "head",
+    "i": "place of an entry",
+    "e": "chain entry",
+    "s": "side record",
+    "p": "parked entry",
+    "w": "wait for a parent",
+    "v": "invalidation",
+    "l": "leaf head",
+    "o": "visible observation",
+    "t": "trimmed observation",
+    "d": "gone observation",
+    "r": "visible reflection",
+    "q": "gone reflection",
+    "k": "memory id",
+    "a": "accepted record",
+    "n": "number of a record",
+    "g": "scope record",
+}
+"""What a row of each family is called."""
+
+
+_SESSIONS: Final = b"\x00s"
+_DUE: Final = b"\x00d"
+
+
+def session_mark(key: bytes = b"") -> bytes:
+    """Return the row that says the session exists; without a key, the prefix of them all."""
+    return _SESSIONS + key
+
+
+def due_mark(key: bytes = b"") -> bytes:
+    """Return the row that says the session may have work due; the prefix without a key."""
+    return _DUE + key
 
 
 def session_prefix(key: bytes) -> bytes:
@@ -89,3 +125,28 @@ def invalidation(prefix: bytes, number: int) -> bytes:
 
 def invalidations(prefix: bytes) -> bytes:
     return prefix + b"v"
+
+
+def described(key: bytes) -> tuple[str, str]:
+    """Return the session a row belongs to (empty above sessions) and the row in words."""
+    if key.startswith((_SESSIONS, _DUE)):
+        mark = "mark of a session" if key.startswith(_SESSIONS) else "mark of due work"
+        return key[2:].decode("utf-8", "replace"), mark
+    session, _, rest = key.partition(b"\x00")
+    family, name = chr(rest[0]) if rest else "", rest[1:]
+    if family in "ip":
+        shown = name.decode("ascii", "replace") if family == "i" else str(number_at_end(key))
+    elif family in "wka":
+        at = 0 if family == "w" else _LEAF.size
+        shown = name[at:].partition(b"\x00")[0].decode("utf-8", "replace")
+        if at:
+            shown = f"{shown} of leaf {_LEAF.unpack(name[:at])[0]}"
+    else:
+        shown = "/".join(str(int.from_bytes(part, "big")) for part in _parts(name))
+    return session.decode("utf-8", "replace"), f"{FAMILIES.get(family, family)} {shown}".rstrip()
+
+
+def _parts(name: bytes) -> list[bytes]:
+    parts = [name[: _LEAF.size]] if len(name) % 8 else []
+    at = len(parts[0]) if parts else 0
+    return parts + [name[start : start + 8] for start in range(at, len(name), 8)]

@@ -1,11 +1,11 @@
 """A session's rows with their heads decoded: what a fold reads and changes between two commits.
 
-Nothing here decides. A session is opened over any rows (a store's, a snapshot's, a scratch map), and
-``save`` puts the changed heads back, so it can be dropped and reopened between any two entries.
+Nothing here decides. A session is opened over any rows (a store's, a snapshot's, a scratch map);
+once ``duties.save`` has put the changed heads back, the rows alone are the session.
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from ombus_schemas.codec import decode
@@ -33,7 +33,7 @@ from ombus_streams.memory.scopes import ScopeMap
 RowType = TypeVar("RowType")
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_DECODERS: Final[dict[type, msgspec.msgpack.Decoder]] = {
+_DECODERS: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
     row: msgspec.msgpack.Decoder(row)
     for row in (
         AcceptedRow, EntryRow, IdRow, InvalidationRow, ItemRow, LeafHead, NameRow, ParkedRow,
@@ -50,10 +50,13 @@ class Session:
         self.tenant_id, _, self.session_id = key.decode().partition("/")
         self.prefix = keys.session_prefix(key)
         self.rows = rows
-        self.head = self.read(keys.head(self.prefix), SessionHead) or SessionHead()
+        stored = self.read(keys.head(self.prefix), SessionHead)
+        self.is_new = stored is None
+        self.head = stored or SessionHead()
         self.leaves: dict[int, LeafHead] = {}
         self.scope_maps: dict[int, ScopeMap] = {}
         self.settings_by_leaf: dict[int, MemorySettings] = {}
+        self._invalid_from: dict[str, int] | None = None
         self._changed: set[int] = set()
         self._head_changed = False
 
@@ -97,14 +100,13 @@ class Session:
     def head_changed(self) -> None:
         self._head_changed = True
 
-    def save(self) -> None:
-        """Put the changed heads into the rows. Afterwards the rows alone are the session."""
-        if self._head_changed:
-            self.write(keys.head(self.prefix), self.head)
-        for segment in sorted(self._changed):
-            self.write(keys.leaf(self.prefix, segment), self.leaves[segment])
+    def take_changes(self) -> tuple[list[LeafHead], bool]:
+        """Return the leaf heads that changed since the last call, and whether the head did."""
+        leaves = [self.leaves[segment] for segment in sorted(self._changed)]
+        head_changed = self._head_changed
         self._changed.clear()
         self._head_changed = False
+        return leaves, head_changed
 
     def place_of(self, entry_id: str) -> IdRow | None:
         return self.read(keys.entry_id(self.prefix, entry_id), IdRow)
@@ -131,6 +133,24 @@ class Session:
         start = keys.invalidation(self.prefix, after + 1)
         for _, row in self.scan(keys.invalidations(self.prefix), InvalidationRow, start):
             yield row
+
+    def invalid_from(self) -> dict[str, int]:
+        """Return the ordinal from which each invalidated id (entry or memory) is invalid."""
+        if self._invalid_from is None:
+            self._invalid_from = {}
+            for row in self.invalidations():
+                for name in row.ids:
+                    self._invalid_from.setdefault(name, row.ordinal)
+        return self._invalid_from
+
+    def add_invalidation(self, row: InvalidationRow) -> None:
+        """Keep one more invalidation; it is the last one from now on."""
+        self.head.n_invalidations += 1
+        self.head.last_invalidation = row.id
+        self.write(keys.invalidation(self.prefix, self.head.n_invalidations), row)
+        known = self.invalid_from()
+        for name in row.ids:
+            known.setdefault(name, row.ordinal)
 
 
 def chain(

@@ -22,12 +22,13 @@ from ombus_streams.memory.head import (
     LeafHead,
     ParkedRow,
 )
-from ombus_streams.memory.leaf import Item, invalidate, step
+from ombus_streams.memory.items import invalidate, invalidate_leaf
+from ombus_streams.memory.leaf import Item, step
 from ombus_streams.memory.session import Session, is_on, view
 from ombus_streams.memory.tokens import entry_tokens
 
 Outcome = Literal["attached", "parked", "duplicate", "repeated_run", "refused"]
-"""What an entry came to. Refused: its id is taken by other content; it belongs to the dead letters."""
+"""What an entry came to. Refused: its id is taken by other content; a case for dead letters."""
 
 _ROOT = IdRow("chain", TRUNK, 0)
 
@@ -158,7 +159,7 @@ def _give_up(session: Session, arrival: int) -> None:
 def _attach_all(
     session: Session, entry: Entry, value: bytes, at_ms: int, parent: IdRow, *, orphan: bool
 ) -> None:
-    """Attach an entry, then what waited for it: in arrival order, repeated until nothing attaches."""
+    """Attach an entry, then what waited for it: in arrival order, until nothing attaches."""
     _attach(session, entry, value, at_ms, parent, orphan=orphan)
     if not session.head.n_parked:
         return
@@ -194,7 +195,7 @@ def _attach(
         row = EntryRow(parent.ordinal, tokens, at_ms, True, value)
         session.write(keys.side(prefix, parent.segment, parent.ordinal, ordinal), row)
         session.write(keys.entry_id(prefix, entry.id), place)
-        item = Item(ordinal, parent.segment, row, entry)
+        item = Item(ordinal, row, entry)
         for segment in session.segments():
             leaf = session.leaf(segment)
             if not leaf.conflict and is_on(leaf.lineage, parent.segment, parent.ordinal):
@@ -211,7 +212,7 @@ def _attach(
     if leaf.conflict:
         head.n_conflicts += 1
         return
-    step(session, leaf, Item(ordinal, leaf.segment, row, entry))
+    step(session, leaf, Item(ordinal, row, entry))
     if not orphan or not head.default_segment:
         head.default_segment = leaf.segment
 
@@ -237,10 +238,15 @@ def _grow(session: Session, above: list[tuple[int, int]], conflict: bool = False
     session.changed(leaf)
     if conflict:
         return leaf
+    due = list(session.invalidations())[::-1]
     for ordinal, row in view(session, above):
+        while due and due[-1].ordinal <= ordinal:
+            invalidate_leaf(session, leaf, due.pop())
         entry = decode(row.value)
         if not row.side:
             leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
             leaf.at_ms = max(leaf.at_ms, row.at_ms)
-        step(session, leaf, Item(ordinal, 0, row, entry))
+        step(session, leaf, Item(ordinal, row, entry))
+    while due:
+        invalidate_leaf(session, leaf, due.pop())
     return leaf

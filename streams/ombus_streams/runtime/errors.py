@@ -6,6 +6,7 @@
   * TerminalError       the same call never works
     * Refused             the provider, or a limit, will not take this span: halve it
     * LimitExceeded       a value above its cap, or no JSON at all
+    * LogContradicts      a store and a log that do not belong together: refuse to start
     * StalePosition       a store has moved since this batch was begun
     * Closed              a log or store whose handle was closed
 
@@ -87,6 +88,14 @@ class StalePosition(TerminalError):
             f"{_place(expected)}: drop what is cached and fold again from the stored row"
         )
         self.partition, self.expected, self.stored = partition, expected, stored
+
+
+class LogContradicts(TerminalError):
+    """A store and a log that do not belong together, or a log that lacks what a fold needs."""
+
+    def __init__(self, partition: int, fact: str, way_out: str) -> None:
+        super().__init__(f"partition {partition}: {fact}: {way_out}")
+        self.partition, self.fact = partition, fact
 
 
 class Closed(TerminalError):

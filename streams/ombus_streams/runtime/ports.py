@@ -1,4 +1,4 @@
-"""What the runtime needs from an engine. Both engines pass one contract suite (design.md section 7)."""
+"""What the runtime needs of an engine; each passes one contract suite (design.md section 7)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A record before it has a place; ``key`` is ``tenant/session``, ``value`` one encoded entry."""
+    """A record without a place yet: ``key`` is ``tenant/session``, ``value`` an encoded entry."""
 
     key: bytes
     value: bytes
@@ -48,7 +48,7 @@ class PositionRow(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     fold_version: int
     last_hash: str = ""
-    """Hash of the last folded record: another one at that place means the log was cut (section 6)."""
+    """Hash of the last folded record: another one in its place means that the log was cut."""
     last_at_ms: int = 0
 
 
@@ -138,7 +138,7 @@ class StateStore(Protocol):
         ...
 
     def sent(self, up_to: int) -> None:
-        """Delete the emissions up to and including number ``up_to``, after their acknowledgement."""
+        """Delete the emissions up to number ``up_to``, included, once they are acknowledged."""
         ...
 
     def wipe(self) -> None:

@@ -38,8 +38,15 @@ class GroupCommit(Generic[Item, Result]):
         self._name, self._commit, self._weight = name, commit, weight
         self._waiting: deque[tuple[Item, Future[Result]]] = deque()
         self._changed = threading.Condition()
+        self._n_writing = 0
         self._closed = False
         self._thread: threading.Thread | None = None
+
+    @property
+    def n_pending(self) -> int:
+        """Items that were taken in and have no result yet."""
+        with self._changed:
+            return len(self._waiting) + self._n_writing
 
     def submit(self, item: Item) -> Result:
         """Return the item's result once its transaction is committed.
@@ -89,5 +96,6 @@ class GroupCommit(Generic[Item, Result]):
                 if group and weight > MAX_GROUP:
                     break
                 group.append(self._waiting.popleft())
+            self._n_writing = len(group)
             self._changed.notify_all()
         return group

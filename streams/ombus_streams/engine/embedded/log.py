@@ -118,6 +118,11 @@ class SqliteLog:
         """Transactions this handle has written: fewer than appends when callers shared them."""
         return self._n_commits
 
+    @property
+    def n_pending(self) -> int:
+        """Appends that were taken in and are not answered yet."""
+        return self._group.n_pending
+
     def partition_of(self, key: bytes) -> int:
         return partition_of(key, self._partitions)
 

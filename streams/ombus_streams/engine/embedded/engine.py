@@ -1,0 +1,239 @@
+"""The embedded engine: one folder, one folding process, the same processors as anywhere.
+
+Stepped by hand (``fold``, ``due``, ``perform``, ``settle``) under a manual clock it is the
+deterministic test driver; ``run`` is the same steps in a loop. Other processes may append and read.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+from ombus_schemas.codec import encode, key_of
+from ombus_schemas.entries import Entry
+from ombus_schemas.headers import headers_of
+from ombus_schemas.settings import WorkerLimits
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+
+from ombus_streams.engine.embedded.log import SqliteLog
+from ombus_streams.engine.embedded.ownership import Ownership
+from ombus_streams.engine.embedded.store import StateFile
+from ombus_streams.memory import keys
+from ombus_streams.memory.head import FOLD_VERSION
+from ombus_streams.memory.rows import Overlay
+from ombus_streams.memory.session import Session
+from ombus_streams.runtime.dead_letters import draft_of
+from ombus_streams.runtime.errors import Refused, RetryableError, RuntimeFault, TerminalError
+from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.ports import Clock, Draft, Position
+from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
+from ombus_streams.runtime.provider import ModelProvider, WorkerName
+from ombus_streams.runtime.scheduler import Scheduler, Task
+
+PARTITIONS: Final = 8
+MAX_BATCH: Final = 1_000
+MAX_RUNS: Final = 16
+"""Effects under way at once in a process."""
+OUTBOX_BATCH: Final = 500
+IDLE_WAIT: Final = timedelta(milliseconds=200)
+
+_log = structlog.get_logger("ombus.engine")
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A session as of one instant, over a scratch overlay: folding more into it stores nothing."""
+
+    session: Session
+    position: Position
+    """The first position that is not in it."""
+
+
+class Engine:
+    """What lies in ``folder``. Open it as the owner (``owns``) to fold and to run workers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        providers: Mapping[WorkerName, ModelProvider],
+        *,
+        owns: bool = True,
+        partitions: int | None = None,
+        limits: WorkerLimits | None = None,
+        secrets: Sequence[str] = (),
+        max_sessions: int = MAX_CACHED_SESSIONS,
+        max_batch: int = MAX_BATCH,
+    ) -> None:
+        self.folder, self.clock, self.max_batch = folder, clock, max_batch
+        self._ownership = Ownership(folder)
+        if owns:
+            self._ownership.acquire()
+        self.log = SqliteLog(folder, clock, partitions=partitions, topic=ENTRIES)
+        self.dead_letters = SqliteLog(
+            folder / "dead-letters", clock, partitions=4, topic=DEAD_LETTERS
+        )
+        self.state = StateFile(state_folder(folder))
+        self.interpreter = Interpreter(providers, clock, limits, secrets)
+        self.processors: dict[int, Processor] = {}
+        self.schedulers: dict[int, Scheduler] = {}
+        if owns:
+            for partition in range(self.log.partitions):
+                store = self.state.store(partition)
+                processor = Processor(store, self.log, partition, max_sessions=max_sessions)
+                self.processors[partition] = processor
+                self.schedulers[partition] = Scheduler(processor)
+
+    def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
+        """Append admitted entries, durably, in order; whoever folds picks them up."""
+        return self.log.append(
+            [
+                Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry))
+                for entry in entries
+            ]
+        )
+
+    def fold(self) -> int:
+        """Fold one batch of every partition; return how many records there were."""
+        n_records = 0
+        for partition, processor in self.processors.items():
+            batch = processor.step(self.max_batch)
+            if not batch.n_records:
+                continue
+            n_records += batch.n_records
+            self.schedulers[partition].touch(batch.sessions)
+            if batch.n_dead_letters:
+                _log.warning(
+                    "records.dead_lettered", partition=partition, n_records=batch.n_dead_letters
+                )
+            self.emit(partition)
+        return n_records
+
+    def emit(self, partition: int) -> None:
+        """Send what the outbox of a partition holds, and delete what is acknowledged."""
+        store = self.processors[partition].store
+        while emitted := store.outbox(OUTBOX_BATCH):
+            self.dead_letters.append([draft_of(value) for _, value in emitted])
+            store.sent(emitted[-1][0])
+
+    def due(self, limit: int = MAX_RUNS) -> list[Task]:
+        """Return effects that are due now, holding their slots until they are performed."""
+        now_ms = self._now_ms()
+        tasks: list[Task] = []
+        for scheduler in self.schedulers.values():
+            tasks += scheduler.due(now_ms, limit - len(tasks))
+        return tasks
+
+    async def perform(self, task: Task) -> bool:
+        """Perform an effect and append its result; return whether there was one."""
+        partition = self.log.partition_of(task.slot[0])
+        scheduler = self.schedulers[partition]
+        try:
+            session = self.processors[partition].session(task.slot[0])
+            entry = await self.interpreter.perform(session, task.effect)
+            (position,) = await asyncio.to_thread(self.append, [entry])
+        except (Refused, RetryableError, TerminalError, RuntimeFault) as error:
+            scheduler.failed(task.slot, task.effect, error, self._now_ms())
+            return False
+        except BaseException:
+            scheduler.cancelled(task.slot)
+            raise
+        scheduler.appended(task.slot, position)
+        _log.info(
+            "run.finished",
+            worker=task.effect.worker,
+            effect=type(task.effect).__name__,
+            entry_id=entry.id,
+        )
+        return True
+
+    def settle(self) -> int:
+        """Fold and perform until nothing is due now; return how many results were appended."""
+        n_results = 0
+        while True:
+            while self.fold():
+                pass
+            tasks = self.due()
+            if not tasks:
+                return n_results
+            for task in tasks:
+                n_results += asyncio.run(self.perform(task))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fold and perform until ``stop`` is set; runs under way are then given up."""
+        running: set[asyncio.Task[bool]] = set()
+        try:
+            while not stop.is_set():
+                n_records = self.fold()
+                running = {each for each in running if not _is_over(each)}
+                for task in self.due(MAX_RUNS - len(running)):
+                    running.add(asyncio.create_task(self.perform(task)))
+                await asyncio.sleep(0)
+                if not n_records and not any(each.done() for each in running):
+                    await self._wait(stop, running)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def lag(self) -> int:
+        """Return how many records nobody has folded yet, whoever the owner is."""
+        total = 0
+        for partition in range(self.log.partitions):
+            with self.state.snapshot(partition) as rows:
+                row = rows.position()
+            total += self.log.end(partition) - (row.next_offset if row else 0)
+        return total
+
+    @contextmanager
+    def reading(self, key: bytes) -> Iterator[Reading]:
+        """Lend a session as it stands at one instant, whoever folds."""
+        partition = self.log.partition_of(key)
+        with self.state.snapshot(partition) as rows:
+            row = rows.position()
+            offset = row.next_offset if row else 0
+            yield Reading(
+                Session(key, Overlay(rows)), Position(self.log.incarnation, partition, offset)
+            )
+
+    def sessions(self) -> list[bytes]:
+        """Return the keys of all sessions, sorted."""
+        prefix = keys.session_mark()
+        found: list[bytes] = []
+        for partition in range(self.log.partitions):
+            with self.state.snapshot(partition) as rows:
+                found += [key[len(prefix) :] for key, _ in rows.scan(prefix)]
+        return sorted(found)
+
+    def close(self) -> None:
+        """Close the files and give the ownership back. Idempotent."""
+        self.log.close()
+        self.dead_letters.close()
+        self.state.close()
+        self._ownership.release()
+
+    async def _wait(self, stop: asyncio.Event, running: set[asyncio.Task[bool]]) -> None:
+        ends = {partition: each.next_offset for partition, each in self.processors.items()}
+        grown = asyncio.create_task(asyncio.to_thread(self.log.wait, ends, IDLE_WAIT))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({grown, stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await grown
+
+    def _now_ms(self) -> int:
+        return int(self.clock.now().timestamp() * 1000)
+
+
+def state_folder(folder: Path) -> Path:
+    """Return where the state of this fold version lies: another version is built beside it."""
+    return folder / f"memory-v{FOLD_VERSION}"
+
+
+def _is_over(task: asyncio.Task[bool]) -> bool:
+    if not task.done():
+        return False
+    task.result()
+    return True

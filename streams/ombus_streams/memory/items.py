@@ -1,0 +1,299 @@
+"""The ledger of one leaf as rows: observations and reflections, what drops and invalidations do.
+
+The rules are S6 and S8 with design.md section 12 row 14: the first record of an id wins, a drop
+is permanent, only a drop without ``reason: pruned`` or an invalidation hides what rests on it.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+from ombus_schemas.entries import Entry
+from ombus_schemas.records import (
+    Observation,
+    Reflection,
+    observation_json,
+    observation_of,
+    reflection_json,
+    reflection_of,
+)
+
+from ombus_streams.memory import keys
+from ombus_streams.memory.head import InvalidationRow, ItemRow, ItemState, LeafHead, NameRow
+from ombus_streams.memory.ledger import blocks_observation
+from ombus_streams.memory.session import Session
+
+_OBSERVATION_FAMILY: Final[dict[ItemState, bytes]] = {
+    "visible": b"o",
+    "trimmed": b"t",
+    "dropped": b"d",
+    "invalidated": b"d",
+}
+_REFLECTION_FAMILY: Final[dict[ItemState, bytes]] = {
+    "visible": b"r",
+    "hidden": b"q",
+    "invalidated": b"q",
+}
+ACTIVE: Final[tuple[ItemState, ...]] = ("visible", "trimmed")
+
+
+def name_of(session: Session, leaf: LeafHead, memory_id: str) -> NameRow:
+    """Return what the leaf knows of a memory id; all zero for an unknown one."""
+    return session.read(_name_key(session, leaf, memory_id), NameRow) or NameRow()
+
+
+def observations(
+    session: Session, leaf: LeafHead, *states: ItemState
+) -> Iterator[tuple[ItemRow, Observation]]:
+    """Yield the leaf's observations in these states, in ledger order."""
+    rows: list[tuple[int, ItemRow]] = []
+    for family in dict.fromkeys(_OBSERVATION_FAMILY[state] for state in states):
+        prefix = keys.of_leaf(session.prefix, family, leaf.segment)
+        rows += [(keys.number_at_end(key), row) for key, row in session.scan(prefix, ItemRow)]
+    for _, row in sorted(rows, key=lambda item: item[0]):
+        if row.state in states:
+            yield row, observation_in(row)
+
+
+def reflections(
+    session: Session, leaf: LeafHead, *states: ItemState
+) -> Iterator[tuple[ItemRow, Reflection]]:
+    """Yield the leaf's reflections in these states, in ledger order."""
+    rows: list[tuple[int, ItemRow]] = []
+    for family in dict.fromkeys(_REFLECTION_FAMILY[state] for state in states):
+        prefix = keys.of_leaf(session.prefix, family, leaf.segment)
+        rows += [(keys.number_at_end(key), row) for key, row in session.scan(prefix, ItemRow)]
+    for _, row in sorted(rows, key=lambda item: item[0]):
+        if row.state in states:
+            yield row, reflection_in(row)
+
+
+def observation_row(session: Session, leaf: LeafHead, name: NameRow) -> ItemRow | None:
+    """Return the row of the observation a name stands for, if it was recorded."""
+    key = _observation_key(session, leaf, name.observation, name.observation_state)
+    return session.read(key, ItemRow) if name.observation else None
+
+
+def reflection_row(session: Session, leaf: LeafHead, name: NameRow) -> ItemRow | None:
+    """Return the row of the reflection a name stands for, if it was recorded."""
+    key = _reflection_key(session, leaf, name.reflection, name.reflection_state)
+    return session.read(key, ItemRow) if name.reflection else None
+
+
+def observation_in(row: ItemRow) -> Observation:
+    found = observation_of(row.value)
+    assert found is not None
+    return found
+
+
+def reflection_in(row: ItemRow) -> Reflection:
+    found = reflection_of(row.value)
+    assert found is not None
+    return found
+
+
+def add_observation(
+    session: Session,
+    leaf: LeafHead,
+    observation: Observation,
+    *,
+    record: str,
+    record_number: int,
+    scope_id: str | None,
+    ordinal: int,
+) -> bool:
+    """Record an observation at ``ordinal``; return whether the leaf did not know it.
+
+    Listing a known one again makes it uncovered again (S7).
+    """
+    name = name_of(session, leaf, observation.id)
+    row = observation_row(session, leaf, name)
+    if row is not None:
+        if row.state in ACTIVE and row.record_number <= leaf.reflected_records < record_number:
+            leaf.n_uncovered += 1
+            leaf.uncovered_tokens += observation_in(row).token_count
+        key = _observation_key(session, leaf, name.observation, name.observation_state)
+        session.write(key, replace(row, record_number=max(row.record_number, record_number)))
+        return False
+    state: ItemState = "dropped" if name.dropped else "visible"
+    if _is_invalid(session, observation.id, observation.source_entry_ids, ordinal):
+        state = "invalidated"
+        leaf.n_invalidated += 1
+    leaf.n_observations += 1
+    number = leaf.n_observations
+    value = observation_json(observation)
+    session.write(
+        _observation_key(session, leaf, number, state),
+        ItemRow(state, record, record_number, scope_id, value),
+    )
+    session.write(
+        _name_key(session, leaf, observation.id),
+        replace(name, observation=number, observation_state=state),
+    )
+    if state == "visible":
+        leaf.n_active += 1
+        leaf.active_tokens += observation.token_count
+        if record_number > leaf.reflected_records:
+            leaf.n_uncovered += 1
+            leaf.uncovered_tokens += observation.token_count
+    return True
+
+
+def add_reflection(
+    session: Session,
+    leaf: LeafHead,
+    reflection: Reflection,
+    *,
+    record: str,
+    scope_id: str | None,
+    ordinal: int,
+) -> bool:
+    """Record a reflection at ``ordinal``; return whether the leaf did not know it."""
+    name = name_of(session, leaf, reflection.id)
+    if name.reflection:
+        return False
+    supports = reflection.supporting_observation_ids
+    names = [name_of(session, leaf, support) for support in supports]
+    state: ItemState = "visible"
+    if any(support.dropped and not support.pruned for support in names):
+        state = "hidden"
+    if _is_invalid(session, reflection.id, supports, ordinal) or any(
+        support.observation_state == "invalidated" for support in names
+    ):
+        state = "invalidated"
+    leaf.n_reflections += 1
+    number = leaf.n_reflections
+    session.write(
+        _reflection_key(session, leaf, number, state),
+        ItemRow(state, record, leaf.n_reflection_records, scope_id, reflection_json(reflection)),
+    )
+    session.write(
+        _name_key(session, leaf, reflection.id),
+        replace(name, reflection=number, reflection_state=state),
+    )
+    return True
+
+
+def drop(session: Session, leaf: LeafHead, ids: tuple[str, ...], *, pruned: bool) -> int:
+    """Drop observations for ever; return how many active ones went. Unknown ids count, too."""
+    n_gone = 0
+    hiding: set[str] = set()
+    for memory_id in ids:
+        name = name_of(session, leaf, memory_id)
+        if not name.dropped:
+            leaf.n_dropped += 1
+        keeps = pruned if not name.dropped else pruned and name.pruned
+        if not keeps:
+            hiding.add(memory_id)
+        name = replace(name, dropped=True, pruned=keeps)
+        session.write(_name_key(session, leaf, memory_id), name)
+        if name.observation and name.observation_state in ACTIVE:
+            _move_observation(session, leaf, memory_id, "dropped")
+            n_gone += 1
+    if hiding:
+        for _, reflection in list(reflections(session, leaf, "visible")):
+            if not hiding.isdisjoint(reflection.supporting_observation_ids):
+                _move_reflection(session, leaf, reflection.id, "hidden")
+    return n_gone
+
+
+def show_payload(
+    session: Session, leaf: LeafHead, payload_ids: frozenset[str], folded_records: int
+) -> None:
+    """Make visible = the payload's observations and those of records after ``folded_records``."""
+    for row, observation in list(observations(session, leaf, *ACTIVE)):
+        shown = observation.id in payload_ids or row.record_number > folded_records
+        state: ItemState = "visible" if shown else "trimmed"
+        if row.state != state:
+            _move_observation(session, leaf, observation.id, state)
+
+
+def recount_uncovered(session: Session, leaf: LeafHead) -> None:
+    """Count the active observations that the last reflection has not read."""
+    leaf.n_uncovered, leaf.uncovered_tokens = 0, 0
+    for row, observation in observations(session, leaf, *ACTIVE):
+        if row.record_number > leaf.reflected_records:
+            leaf.n_uncovered += 1
+            leaf.uncovered_tokens += observation.token_count
+
+
+def invalidate(session: Session, entry: Entry) -> None:
+    """Apply ``om.sources.invalidated`` to every leaf, at once, wherever it hangs (section 10)."""
+    data = entry.data if isinstance(entry.data, dict) else {}
+    ids, reason = data.get("ids"), data.get("reason")
+    if not isinstance(ids, list) or not ids or not all(isinstance(name, str) for name in ids):
+        return
+    row = InvalidationRow(
+        ordinal=session.head.next_ordinal,
+        id=entry.id,
+        reason=reason if isinstance(reason, str) else "revoked",
+        ids=tuple(str(name) for name in ids),
+    )
+    session.add_invalidation(row)
+    for segment in session.segments():
+        leaf = session.leaf(segment)
+        if not leaf.conflict:
+            invalidate_leaf(session, leaf, row)
+
+
+def invalidate_leaf(session: Session, leaf: LeafHead, row: InvalidationRow) -> None:
+    """Take what the ids name, and what rests on it, out of one leaf's memory."""
+    ids = set(row.ids)
+    blocked = set(ids)
+    states: tuple[ItemState, ...] = ("visible", "trimmed", "dropped")
+    for held, observation in list(observations(session, leaf, *states)):
+        if not blocks_observation(ids, observation):
+            continue
+        blocked.add(observation.id)
+        _move_observation(session, leaf, observation.id, "invalidated")
+        leaf.n_invalidated += held.state != "invalidated"
+    for _, reflection in list(reflections(session, leaf, "visible", "hidden")):
+        if reflection.id in ids or not blocked.isdisjoint(reflection.supporting_observation_ids):
+            _move_reflection(session, leaf, reflection.id, "invalidated")
+    session.changed(leaf)
+
+
+def _is_invalid(session: Session, item_id: str, ids: tuple[str, ...], ordinal: int) -> bool:
+    if not session.head.n_invalidations:
+        return False
+    known = session.invalid_from()
+    return any(known.get(name, ordinal + 1) <= ordinal for name in (item_id, *ids))
+
+
+def _move_observation(session: Session, leaf: LeafHead, memory_id: str, state: ItemState) -> None:
+    name = name_of(session, leaf, memory_id)
+    row = observation_row(session, leaf, name)
+    assert row is not None
+    observation = observation_in(row)
+    session.rows.delete(_observation_key(session, leaf, name.observation, name.observation_state))
+    session.write(
+        _observation_key(session, leaf, name.observation, state), replace(row, state=state)
+    )
+    session.write(_name_key(session, leaf, memory_id), replace(name, observation_state=state))
+    change = (state in ACTIVE) - (row.state in ACTIVE)
+    leaf.n_active += change
+    leaf.active_tokens += change * observation.token_count
+    if row.record_number > leaf.reflected_records:
+        leaf.n_uncovered += change
+        leaf.uncovered_tokens += change * observation.token_count
+
+
+def _move_reflection(session: Session, leaf: LeafHead, memory_id: str, state: ItemState) -> None:
+    name = name_of(session, leaf, memory_id)
+    row = reflection_row(session, leaf, name)
+    assert row is not None
+    session.rows.delete(_reflection_key(session, leaf, name.reflection, name.reflection_state))
+    session.write(_reflection_key(session, leaf, name.reflection, state), replace(row, state=state))
+    session.write(_name_key(session, leaf, memory_id), replace(name, reflection_state=state))
+
+
+def _name_key(session: Session, leaf: LeafHead, memory_id: str) -> bytes:
+    return keys.named(session.prefix, b"k", leaf.segment, memory_id)
+
+
+def _observation_key(session: Session, leaf: LeafHead, number: int, state: ItemState) -> bytes:
+    return keys.item(session.prefix, _OBSERVATION_FAMILY[state], leaf.segment, number)
+
+
+def _reflection_key(session: Session, leaf: LeafHead, number: int, state: ItemState) -> bytes:
+    return keys.item(session.prefix, _REFLECTION_FAMILY[state], leaf.segment, number)

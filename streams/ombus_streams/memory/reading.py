@@ -1,0 +1,311 @@
+"""What a read answers, from the rows of one leaf: context, recall, pages, status, view (section 8).
+
+Cost follows the active memory and the window, never the length of the session. The texts are those
+of the pure functions, fed with the few entries and items that matter.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from ombus_schemas.codec import decode
+from ombus_schemas.entries import Entry
+from ombus_schemas.ids import observation_ref, reflection_ref
+from ombus_schemas.jsontext import JsonObject, JsonValue, utf8_length
+from ombus_schemas.records import (
+    OBSERVATIONS_DROPPED,
+    OBSERVATIONS_RECORDED,
+    REFLECTIONS_RECORDED,
+    Observation,
+    Reflection,
+    is_memory_id,
+    observation_json,
+    reflection_json,
+)
+
+from ombus_streams.memory.commands import Status, View
+from ombus_streams.memory.context import Block
+from ombus_streams.memory.coverage import is_eligible
+from ombus_streams.memory.head import EntryRow, ItemState, LeafHead
+from ombus_streams.memory.items import (
+    ACTIVE,
+    name_of,
+    observation_in,
+    observation_row,
+    observations,
+    reflection_in,
+    reflection_row,
+    reflections,
+)
+from ombus_streams.memory.leaf import scope_map_of, settings_of
+from ombus_streams.memory.ledger import Ledger
+from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
+from ombus_streams.memory.payload import removal_order
+from ombus_streams.memory.recall import Recalled, recall
+from ombus_streams.memory.recent import recent
+from ombus_streams.memory.render import MAX_BYTES, OutlineLine, render_memory
+from ombus_streams.memory.scope_projection import project_scopes
+from ombus_streams.memory.scopes import ScopeMap
+from ombus_streams.memory.session import Session, chain, chain_backwards, is_on
+
+REFLECTION_SHARE: Final = 0.5
+"""The part of a full memory block that reflections may take from observations."""
+
+_OMISSION_BYTES: Final = 512
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """Items in ledger order."""
+
+    observations: tuple[Observation, ...] = ()
+    reflections: tuple[Reflection, ...] = ()
+    outline: tuple[OutlineLine, ...] = ()
+
+
+def visible(session: Session, leaf: LeafHead) -> Memory:
+    """Return the visible memory: the last payload and what was recorded since, or all of it."""
+    return Memory(
+        observations=tuple(item for _, item in observations(session, leaf, "visible")),
+        reflections=tuple(item for _, item in reflections(session, leaf, "visible")),
+    )
+
+
+def scoped(session: Session, leaf: LeafHead, memory: Memory) -> Memory:
+    """Return what of ``memory`` is bound around the scope the work is in; all, without scopes."""
+    if not leaf.n_scopes:
+        return memory
+    scope_map = bound_scopes(session, leaf)
+    ledger = Ledger(observations=memory.observations, reflections=memory.reflections)
+    shown = project_scopes(ledger, scope_map, scope_map.leaf, "self+ancestors")
+    return Memory(
+        observations=shown.observations, reflections=shown.reflections, outline=shown.outline
+    )
+
+
+def bound_scopes(session: Session, leaf: LeafHead) -> ScopeMap:
+    """Return the scope map with what records bind by themselves (design.md section 5)."""
+    scope_map = scope_map_of(session, leaf)
+    refs = {scope: dict.fromkeys(bound) for scope, bound in scope_map.refs_by_scope_id.items()}
+    states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
+    for row, observation in observations(session, leaf, *states):
+        if row.scope_id is not None and row.scope_id in scope_map.scopes:
+            refs.setdefault(row.scope_id, {})[observation_ref(observation.id)] = None
+    for row, reflection in reflections(session, leaf, "visible"):
+        if row.scope_id is not None and row.scope_id in scope_map.scopes:
+            refs.setdefault(row.scope_id, {})[reflection_ref(reflection.id)] = None
+    return msgspec.structs.replace(
+        scope_map, refs_by_scope_id={scope: tuple(bound) for scope, bound in refs.items()}
+    )
+
+
+def context(
+    session: Session,
+    leaf: LeafHead,
+    keep: int | None = None,
+    max_tokens: float | None = None,
+    secrets: Sequence[str] = (),
+) -> tuple[Block, ...]:
+    """Return the blocks of the leaf: the memory, then the recent messages if there are any."""
+    memory = scoped(session, leaf, visible(session, leaf))
+    blocks = [
+        Block(title="observational-memory", content=memory_text(memory, secrets), priority=10)
+    ]
+    text = recent(session, leaf, keep, max_tokens, secrets).text
+    if text:
+        blocks.append(Block(title="recent-messages", content=text, priority=9))
+    return tuple(blocks)
+
+
+def memory_text(memory: Memory, secrets: Sequence[str] = (), max_bytes: int = MAX_BYTES) -> str:
+    """Return the memory block, trimmed by whole lines in removal order, with what is not shown."""
+    text = render_memory(memory.observations, memory.reflections, memory.outline, secrets)
+    if utf8_length(text) < min(max_bytes, MAX_BYTES):
+        return text
+    room = max_bytes - _OMISSION_BYTES - utf8_length(render_memory((), (), memory.outline))
+    reflected = _newest_within(memory.reflections, int(room * REFLECTION_SHARE))
+    room -= sum(_reflection_bytes(item) for item in reflected)
+    observed = _most_relevant_within(memory.observations, room)
+    lines = [render_memory(observed, reflected, memory.outline, secrets, max_bytes)]
+    for noun, all_of, kept in (
+        ("reflections", memory.reflections, reflected),
+        ("observations", memory.observations, observed),
+    ):
+        held = {item.id for item in kept}
+        left = [item.id for item in all_of if item.id not in held]
+        if left:
+            lines.append(
+                f"[not shown] {len(left)} {noun} from {left[0]} to {left[-1]}: over the block's cap"
+            )
+    return "\n".join(lines)
+
+
+def view(
+    session: Session, leaf: LeafHead, mode: Literal["visible", "full"], secrets: Sequence[str] = ()
+) -> View:
+    """Return the visible memory, or with ``full`` all that is active and every reflection of it."""
+    memory = visible(session, leaf)
+    if mode == "full":
+        memory = Memory(
+            observations=tuple(item for _, item in observations(session, leaf, *ACTIVE)),
+            reflections=tuple(item for _, item in reflections(session, leaf, "visible", "hidden")),
+        )
+    return View(
+        mode=mode,
+        n_observations=len(memory.observations),
+        n_reflections=len(memory.reflections),
+        text=render_memory(memory.observations, memory.reflections, secrets=secrets),
+    )
+
+
+def status(session: Session, leaf: LeafHead, runtime: JsonObject) -> Status:
+    """Return the counts of the leaf; ``raw_tokens`` are those after the last compaction."""
+    limits = settings_of(session, leaf).context
+    seen = visible(session, leaf)
+    return Status(
+        n_recorded=leaf.n_observations,
+        n_dropped=leaf.n_dropped,
+        n_active=leaf.n_active,
+        n_visible=len(seen.observations),
+        n_reflections=leaf.n_reflections,
+        n_visible_reflections=len(seen.reflections),
+        raw_tokens=leaf.chain_tokens,
+        pool_tokens=leaf.active_tokens,
+        pool_target_tokens=limits.observations_pool_target_tokens,
+        pool_max_tokens=limits.observations_pool_max_tokens,
+        runtime=runtime,
+    )
+
+
+def recall_at(
+    session: Session, leaf: LeafHead, memory_id: str, secrets: Sequence[str] = ()
+) -> Recalled:
+    """Return what a memory id names on this leaf, with its sources; O(sources).
+
+    A source that was ``corrected`` stays readable; what is revoked or deleted shows ids only.
+    """
+    if not is_memory_id(memory_id):
+        return recall((), memory_id)
+    found: list[Observation] = []
+    dropped: list[str] = []
+    lines: list[Entry] = []
+    name = name_of(session, leaf, memory_id)
+    support_ids: Sequence[str] = (memory_id,) if name.observation else ()
+    reflection = reflection_row(session, leaf, name)
+    if not name.observation and reflection is not None:
+        item = reflection_in(reflection)
+        support_ids = item.supporting_observation_ids
+        lines.append(_entry(REFLECTIONS_RECORDED, "reflections", [reflection_json(item)]))
+    for support in dict.fromkeys(support_ids):
+        support_name = name_of(session, leaf, support)
+        row = observation_row(session, leaf, support_name)
+        if row is not None:
+            found.append(observation_in(row))
+        if support_name.dropped:
+            dropped.append(support)
+    lines.append(
+        _entry(OBSERVATIONS_RECORDED, "observations", [observation_json(item) for item in found])
+    )
+    if dropped:
+        lines.append(_entry(OBSERVATIONS_DROPPED, "observationIds", list(dropped)))
+    sources = dict.fromkeys(source for item in found for source in item.source_entry_ids)
+    return recall(
+        [*entries_on(session, leaf, sources), *lines],
+        memory_id,
+        secrets,
+        _withheld(session),
+    )
+
+
+def page_at(
+    session: Session,
+    leaf: LeafHead,
+    cursor: JsonValue,
+    limit: JsonValue | UnsetType = UNSET,
+    direction: JsonValue = None,
+    detail: JsonValue = None,
+    secrets: Sequence[str] = (),
+) -> Page | NoPage:
+    """Return raw messages of the leaf from a cursor; O(page)."""
+    place = session.place_of(cursor.strip()) if isinstance(cursor, str) else None
+    around: list[Entry] = []
+    if (
+        place is not None
+        and place.place == "chain"
+        and is_on(leaf.lineage, place.segment, place.ordinal)
+    ):
+        hidden = _withheld(session)
+        older = chain_backwards(session, leaf.lineage, place.ordinal)
+        newer = chain(session, leaf.lineage, place.ordinal)
+        around = _eligible(older, MAX_LIMIT + 1, hidden)[::-1]
+        around += _eligible(newer, MAX_LIMIT + 1, hidden)
+        entry = session.entry(str(cursor).strip())
+        if entry is not None and entry.id not in hidden and not is_eligible(entry):
+            around.append(entry)
+    return page(around, cursor, limit, direction, detail, secrets)
+
+
+def entries_on(session: Session, leaf: LeafHead, ids: Iterable[str]) -> list[Entry]:
+    """Return the entries of this view among ``ids``, in that order; others are off-branch."""
+    found: list[Entry] = []
+    for entry_id in ids:
+        place = session.place_of(entry_id)
+        if place is None or not is_on(leaf.lineage, place.anchor_segment, place.anchor_ordinal):
+            continue
+        row = session.row_at(place)
+        if row is not None:
+            found.append(decode(row.value))
+    return found
+
+
+def _withheld(session: Session) -> frozenset[str]:
+    """Return the invalidated ids whose content nobody may read any more."""
+    return frozenset(
+        name for row in session.invalidations() if row.reason != "corrected" for name in row.ids
+    )
+
+
+def _eligible(
+    rows: Iterable[tuple[int, EntryRow]], limit: int, hidden: frozenset[str]
+) -> list[Entry]:
+    found: list[Entry] = []
+    for _, row in rows:
+        entry = decode(row.value)
+        if is_eligible(entry) and entry.id not in hidden:
+            found.append(entry)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _entry(kind: str, field: str, items: list[JsonValue]) -> Entry:
+    return Entry(id="", session_id="", kind="custom", data={"type": kind, field: items})
+
+
+def _newest_within(items: Sequence[Reflection], room: int) -> tuple[Reflection, ...]:
+    kept: list[Reflection] = []
+    for item in reversed(items):
+        room -= _reflection_bytes(item)
+        if room < 0:
+            break
+        kept.append(item)
+    return tuple(reversed(kept))
+
+
+def _most_relevant_within(items: Sequence[Observation], room: int) -> tuple[Observation, ...]:
+    total = sum(_observation_bytes(item) for item in items)
+    gone: set[int] = set()
+    for index in removal_order(items):
+        if total <= room:
+            break
+        total -= _observation_bytes(items[index])
+        gone.add(index)
+    return tuple(item for index, item in enumerate(items) if index not in gone)
+
+
+def _reflection_bytes(item: Reflection) -> int:
+    return utf8_length(item.content) + len("- [123456789012] \n")
+
+
+def _observation_bytes(item: Observation) -> int:
+    return utf8_length(item.content) + len(item.relevance) + len("- [123456789012] () \n")

@@ -1,0 +1,30 @@
+"""What could not be folded, kept whole: original key, value and headers, and why (section 3)."""
+
+from typing import Final
+
+import msgspec
+from ombus_schemas.errors import BadRecord
+from ombus_schemas.headers import dead_letter_headers
+
+from ombus_streams.runtime.ports import Draft, LogRecord
+
+NULL_VALUE: Final = "ombus-null-value"
+"""Header of a dead letter whose original had no value at all."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Draft).decode
+
+
+def emission(record: LogRecord, topic: str, error: BadRecord) -> bytes:
+    """Return the outbox row of a dead letter; its headers name the place, so a copy is known."""
+    headers = dead_letter_headers(
+        record.headers, error, topic, partition=record.partition, offset=record.offset
+    )
+    if record.value is None:
+        headers = (*headers, (NULL_VALUE, b"1"))
+    return _encode(Draft(key=record.key or b"", value=record.value or b"", headers=headers))
+
+
+def draft_of(emitted: bytes) -> Draft:
+    """Return the record to append to the dead-letter topic."""
+    return _decode(emitted)

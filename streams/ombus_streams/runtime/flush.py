@@ -1,0 +1,336 @@
+"""The reference's flush over one session: observe, reflect, drop, one stage after the other (S16).
+
+Engines reach the same memory through obligations and runs of their own (design.md section 5); this
+is the whole in one call, for a host without an engine and for the vectors. Every stage appends as
+soon as its worker has succeeded, so a later failure leaves it in place and the counts say so
+(design.md section 12, row 13).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+from ombus_schemas.entries import Entry
+from ombus_schemas.ids import observation_ref, reflection_ref
+from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.records import (
+    OBSERVATIONS_DROPPED,
+    OBSERVATIONS_RECORDED,
+    REFLECTIONS_RECORDED,
+    Observation,
+    observation_json,
+    reflection_json,
+)
+from ombus_schemas.settings import MemorySettings, WorkerLimits, WorkerSettings
+
+from ombus_streams.memory.coverage import is_eligible, uncovered_observations, unscanned
+from ombus_streams.memory.ledger import Ledger, active
+from ombus_streams.memory.ledger import fold as fold_ledger
+from ombus_streams.memory.payload import drop_to_target
+from ombus_streams.memory.projection import project
+from ombus_streams.memory.scopes import SCOPE_BOUND
+from ombus_streams.memory.scopes import fold as fold_scopes
+from ombus_streams.memory.tokens import branch_tokens, item_tokens
+from ombus_streams.runtime.limits import error_text
+from ombus_streams.runtime.prompts import Prompt
+from ombus_streams.runtime.provider import ModelProvider
+from ombus_streams.runtime.workers import redacted, run_dropper, run_observer, run_reflector
+
+Skipped = Literal[
+    "in_flight", "run_active", "passive", "missing_model", "missing_credentials", "error"
+]
+"""Why a flush did less than it could, in the order it is found out."""
+
+UNNAMED_FAILURE: Final = "Observational memory flush failed without a message"
+
+_Stage = Literal["observation", "reflection", "dropper"]
+
+
+class FlushSession(Protocol):
+    """What a flush needs of a session: its view, and a way to add to it."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    def entries(self) -> Sequence[Entry]:
+        """Return the view of the leaf that is flushed, what was appended here included."""
+        ...
+
+    def append(self, data: JsonObject, anchor: str | None) -> None:
+        """Append a side record of kind ``custom`` with ``data``, hung on chain entry ``anchor``."""
+        ...
+
+    def has_active_run(self) -> bool:
+        """Say whether the host is in the middle of a run."""
+        ...
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """Who does a stage's work, as configured. Each may lack what it needs; the flush says so."""
+
+    provider: ModelProvider | None = None
+    model: JsonValue = None
+    """The model asked for; else the settings' one, else the session's."""
+    require_explicit_model: bool = False
+    """Whether the session's model may not stand in."""
+    has_credentials: bool = True
+    """False: a credential was asked for by name and is not there."""
+
+
+class FlushResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was persisted, and why no more was."""
+
+    observations: int = 0
+    reflections: int = 0
+    dropped: int = 0
+    skipped: Skipped | None = None
+
+
+class FlushStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a flush is under way, and how the last one failed, if it did."""
+
+    is_in_flight: bool
+    last_error: str | None = None
+
+
+class _Missing(Exception):
+    """A stage has no one to do its work."""
+
+    def __init__(self, what: Skipped) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class MemoryFlush:
+    """Flushes one session, one flush at a time."""
+
+    def __init__(
+        self,
+        session: FlushSession,
+        workers: Mapping[_Stage, Worker],
+        settings: Callable[[], MemorySettings],
+        *,
+        now: Callable[[], str],
+        limits: WorkerLimits | None = None,
+        secrets: Sequence[str] = (),
+        session_model: JsonValue = None,
+        prompt: Prompt = "fenced",
+        report_rejections: bool = True,
+        respect_thresholds: bool = False,
+    ) -> None:
+        self._session, self._workers, self._settings = session, workers, settings
+        self._now, self._limits, self._secrets = now, limits or WorkerLimits(), tuple(secrets)
+        self._session_model = session_model
+        self._prompt: Prompt = prompt
+        self._report_rejections = report_rejections
+        self._respect_thresholds = respect_thresholds
+        self._is_in_flight = False
+        self._last_error: str | None = None
+
+    def status(self) -> FlushStatus:
+        """Return whether a flush is under way, and the last one's failure."""
+        return FlushStatus(is_in_flight=self._is_in_flight, last_error=self._last_error)
+
+    async def flush(self, full_reflection_rebuild: bool = False) -> FlushResult:
+        """Run every stage that has input; with ``respect_thresholds`` every one that reached its.
+
+        Never raises for a failure of a stage: it is in the result and in ``status()``. With host
+        scopes open, what was recorded is bound to the current one, also after a failure.
+        """
+        if self._is_in_flight:
+            return FlushResult(skipped="in_flight")
+        if self._session.has_active_run():
+            return FlushResult(skipped="run_active")
+        self._is_in_flight = True
+        try:
+            return await self._flush(full_reflection_rebuild)
+        finally:
+            self._is_in_flight = False
+
+    async def _flush(self, full_reflection_rebuild: bool) -> FlushResult:
+        done = _Counts()
+        skipped: Skipped | None = None
+        try:
+            settings = self._settings()
+            if settings.passive:
+                return FlushResult(skipped="passive")
+            known = fold_ledger(self._session.entries())
+            try:
+                await self._observe(settings, done)
+                await self._reflect(settings, done, full_reflection_rebuild)
+            except _Missing as missing:
+                skipped = missing.what
+            finally:
+                self._bind(known)
+            self._last_error = None
+        except Exception as error:  # a failed flush is a result, by policy (S16)
+            message = str(error) or UNNAMED_FAILURE
+            self._last_error = error_text(message, self._secrets, self._limits.max_error_bytes)
+            skipped = "error"
+        return FlushResult(
+            observations=done.observations,
+            reflections=done.reflections,
+            dropped=done.dropped,
+            skipped=skipped,
+        )
+
+    async def _observe(self, settings: MemorySettings, done: "_Counts") -> None:
+        entries = self._session.entries()
+        ledger = fold_ledger(entries)
+        pending = unscanned(entries, ledger.observation_coverage_id)
+        chain = [entry for entry in pending if not entry.side]
+        if not chain:
+            # Nothing but what workers wrote: an empty record would only cover the one before it
+            # (design.md section 12, row 3).
+            return
+        last, sources = chain[-1].id, [entry for entry in pending if is_eligible(entry)]
+        if sources:
+            if self._respect_thresholds and (
+                branch_tokens(sources) < settings.observation.message_tokens
+            ):
+                return
+            result = await run_observer(
+                self._provider("observation", settings.observation),
+                sources,
+                active(ledger),
+                self._now(),
+                self._session.session_id,
+                self._limits,
+                self._secrets,
+                _instruction(settings.observation),
+                prompt=self._prompt,
+                report_rejections=self._report_rejections,
+                options=_options(settings.observation),
+            )
+            observations = redacted(result.items, self._secrets)
+        else:
+            observations = ()
+        self._append(
+            {
+                "type": OBSERVATIONS_RECORDED,
+                "observations": [observation_json(item) for item in observations],
+            },
+            last,
+        )
+        done.observations += len(observations)
+
+    async def _reflect(
+        self, settings: MemorySettings, done: "_Counts", full_reflection_rebuild: bool
+    ) -> None:
+        entries = self._session.entries()
+        ledger = fold_ledger(entries)
+        uncovered = uncovered_observations(entries, full_reflection_rebuild)
+        if not uncovered or (
+            self._respect_thresholds
+            and item_tokens(uncovered) < settings.reflection.observation_tokens
+        ):
+            return
+        result = await run_reflector(
+            self._provider("reflection", settings.reflection),
+            uncovered,
+            self._session.session_id,
+            self._limits,
+            self._secrets,
+            _instruction(settings.reflection),
+            prompt=self._prompt,
+            report_rejections=self._report_rejections,
+            options=_options(settings.reflection),
+        )
+        reflections = redacted(result.items, self._secrets)
+        covered = ledger.observation_coverage_id
+        self._append(
+            {
+                "type": REFLECTIONS_RECORDED,
+                "reflections": [reflection_json(item) for item in reflections],
+            },
+            covered,
+        )
+        done.reflections += len(reflections)
+        if reflections and not fold_scopes(entries).is_scoped:
+            await self._drop(settings, done, active(ledger), covered)
+
+    async def _drop(
+        self,
+        settings: MemorySettings,
+        done: "_Counts",
+        pool: Sequence[Observation],
+        covered: str | None,
+    ) -> None:
+        target = settings.dropper.target_tokens
+        if item_tokens(pool) <= target:
+            return
+        if settings.dropper.policy == "lowest-relevance":
+            gone = drop_to_target(pool, target)
+        else:
+            result = await run_dropper(
+                self._provider("dropper", settings.dropper),
+                pool,
+                target,
+                self._session.session_id,
+                self._limits,
+                project(self._session.entries()).reflections,
+                self._secrets,
+                _instruction(settings.dropper),
+                prompt=self._prompt,
+                report_rejections=self._report_rejections,
+                options=_options(settings.dropper),
+            )
+            gone = result.items
+        if gone:
+            self._append({"type": OBSERVATIONS_DROPPED, "observationIds": list(gone)}, covered)
+            done.dropped += len(gone)
+
+    def _append(self, data: JsonObject, covered: str | None) -> None:
+        if covered is not None:
+            data = {**data, "coversUpToId": covered}
+        self._session.append(data, covered)
+
+    def _bind(self, known: Ledger) -> None:
+        """Bind what is new since ``known`` to the current scope, once, if host scopes exist."""
+        entries = self._session.entries()
+        scopes = fold_scopes(entries)
+        if not scopes.is_scoped:
+            return
+        before, now = _refs(known), _refs(fold_ledger(entries))
+        fresh: list[JsonValue] = [ref for ref in now if ref not in before]
+        if fresh:
+            anchor = next((entry.id for entry in reversed(entries) if not entry.side), None)
+            self._session.append(
+                {"type": SCOPE_BOUND, "scopeId": scopes.leaf, "refs": fresh}, anchor
+            )
+
+    def _provider(self, stage: _Stage, settings: WorkerSettings) -> ModelProvider:
+        worker = self._workers.get(stage, Worker())
+        model = worker.model or settings.model
+        if not model and not (worker.require_explicit_model or settings.require_explicit_model):
+            model = self._session_model
+        if worker.provider is None or not model:
+            raise _Missing("missing_model")
+        if not worker.has_credentials:
+            raise _Missing("missing_credentials")
+        return worker.provider
+
+
+class _Counts(msgspec.Struct):
+    """What has been persisted so far."""
+
+    observations: int = 0
+    reflections: int = 0
+    dropped: int = 0
+
+
+def _refs(ledger: Ledger) -> dict[str, None]:
+    return dict.fromkeys(
+        (
+            *(observation_ref(item.id) for item in ledger.observations),
+            *(reflection_ref(item.id) for item in ledger.reflections),
+        )
+    )
+
+
+def _instruction(settings: WorkerSettings) -> str | None:
+    return settings.instruction if isinstance(settings.instruction, str) else None
+
+
+def _options(settings: WorkerSettings) -> JsonObject | None:
+    return settings.provider_options if isinstance(settings.provider_options, dict) else None

@@ -1,0 +1,193 @@
+"""Which effects are due, which are under way, and which must wait (design.md section 5).
+
+Runs are derived from state, one at a time for each session, leaf and worker. What is remembered
+beside the log (attempts, next times, refused runs) is operational: losing it costs attempts, never
+memory.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from ombus_streams.memory import duties
+from ombus_streams.memory.effects import Effect, Run
+from ombus_streams.memory.session import Session
+from ombus_streams.runtime.errors import Refused, RetryableError
+from ombus_streams.runtime.ports import Position
+from ombus_streams.runtime.processor import Processor
+
+MAX_ATTEMPTS: Final = 5
+"""Failures in a row after which a leaf is parked for a worker."""
+FIRST_DELAY_MS: Final = 1_000
+MAX_DELAY_MS: Final = 60_000
+PARKED_FOR_MS: Final = 600_000
+"""A parked leaf is tried again after this long."""
+MAX_REFUSED: Final = 256
+
+_log = structlog.get_logger("ombus.scheduler")
+Slot = tuple[bytes, int, str]
+"""Session key, segment, worker."""
+
+
+class Attempts(msgspec.Struct, array_like=True):
+    """What happened to the runs of one slot since the last success."""
+
+    run_id: str = ""
+    n_failures: int = 0
+    next_at_ms: int = 0
+    reason: str = ""
+    refused: list[str] = []
+
+    @property
+    def is_parked(self) -> bool:
+        return self.n_failures >= MAX_ATTEMPTS
+
+
+class Task(msgspec.Struct, frozen=True):
+    """An effect that is to be performed now."""
+
+    slot: Slot
+    effect: Effect
+
+
+class Scheduler:
+    """The duties of one partition. ``now_ms`` is passed in: nothing here asks a clock."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+        self._waiting: dict[bytes, None] = dict.fromkeys(processor.due_sessions())
+        self._under_way: dict[Slot, int | None] = {}
+        """Slots in use; a number is the offset whose folding frees the slot."""
+        self._attempts: dict[Slot, Attempts] = {}
+
+    def touch(self, keys: Iterable[bytes]) -> None:
+        """Look at these sessions again: something was folded for them."""
+        self._waiting.update(dict.fromkeys(keys))
+
+    @property
+    def n_under_way(self) -> int:
+        return len(self._under_way)
+
+    def due(self, now_ms: int, limit: int) -> list[Task]:
+        """Return up to ``limit`` effects that are due, and hold their slots."""
+        folded = self._processor.next_offset
+        for slot, offset in list(self._under_way.items()):
+            if offset is not None and offset < folded:
+                del self._under_way[slot]
+                self._waiting[slot[0]] = None
+        tasks: list[Task] = []
+        for key in list(self._waiting):
+            if len(tasks) >= limit:
+                break
+            held = self._of_session(key, now_ms, tasks, limit)
+            if not held:
+                del self._waiting[key]
+        return tasks
+
+    def next_at_ms(self) -> int | None:
+        """Return when the earliest delayed slot may be tried again."""
+        times = [each.next_at_ms for each in self._attempts.values() if each.n_failures]
+        return min(times, default=None)
+
+    def parked(self, session: Session, segment: int) -> dict[str, str]:
+        """Return why each parked worker of a leaf is not asked."""
+        found: dict[str, str] = {}
+        for worker in duties.WORKERS:
+            attempts = self._known((session.key, segment, worker))
+            if attempts.is_parked:
+                found[worker] = attempts.reason
+        return found
+
+    def appended(self, slot: Slot, position: Position) -> None:
+        """The result is on the log: the slot is free once it is folded."""
+        self._under_way[slot] = position.offset
+        if self._known(slot).n_failures:
+            self._remember(slot, msgspec.structs.replace(self._known(slot), n_failures=0))
+
+    def failed(self, slot: Slot, effect: Effect, error: Exception, now_ms: int) -> None:
+        """The run recorded nothing: try again later, halve the span, or park the leaf."""
+        self._under_way.pop(slot, None)
+        self._waiting[slot[0]] = None
+        known = self._known(slot)
+        run_id = effect.run_id if isinstance(effect, Run) else ""
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, Refused) and run_id and slot[2] == "observer":
+            refused = [*known.refused, run_id][-MAX_REFUSED:]
+            self._remember(slot, Attempts(run_id, 0, 0, reason, refused))
+            _log.warning("run.refused", worker=slot[2], run_id=run_id, reason=error.reason)
+            return
+        n_failures = known.n_failures + 1
+        delay = min(FIRST_DELAY_MS * 2 ** (n_failures - 1), MAX_DELAY_MS)
+        if isinstance(error, RetryableError) and error.retry_after_ms is not None:
+            delay = max(delay, error.retry_after_ms)
+        if n_failures >= MAX_ATTEMPTS:
+            delay = PARKED_FOR_MS
+        self._remember(slot, Attempts(run_id, n_failures, now_ms + delay, reason, known.refused))
+        _log.warning(
+            "leaf.parked" if n_failures >= MAX_ATTEMPTS else "run.failed",
+            worker=slot[2],
+            run_id=run_id,
+            n_failures=n_failures,
+            retry_in_ms=delay,
+            failure=type(error).__name__,
+        )
+
+    def cancelled(self, slot: Slot) -> None:
+        """The run was given up without a result: whoever owns the session decides it again."""
+        self._under_way.pop(slot, None)
+        self._waiting[slot[0]] = None
+
+    def _of_session(self, key: bytes, now_ms: int, tasks: list[Task], limit: int) -> bool:
+        """Add the session's tasks; return whether it must be looked at again by itself."""
+        session = self._processor.session(key)
+        if not session.head.n_due:
+            return False
+        again = False
+        for segment in session.segments():
+            leaf = session.leaf(segment)
+            if not leaf.is_due:
+                continue
+            standing = duties.Standing(
+                frozenset(self._known((key, segment, "observer")).refused),
+                self.parked(session, segment),
+            )
+            for worker in duties.WORKERS:
+                slot = (key, segment, worker)
+                if slot in self._under_way:
+                    continue
+                ends_flush = worker == "dropper" and bool(standing.parked)
+                if self._known(slot).next_at_ms > now_ms and not ends_flush:
+                    again = True
+                    continue
+                if len(tasks) >= limit:
+                    return True
+                effect = duties.decide(session, leaf, worker, standing)
+                if effect is not None:
+                    self._under_way[slot] = None
+                    tasks.append(Task(slot, effect))
+        return again
+
+    def _known(self, slot: Slot) -> Attempts:
+        known = self._attempts.get(slot)
+        if known is None:
+            stored = self._processor.store.get_operational(_row_key(slot))
+            if stored is None:
+                return Attempts()
+            known = self._attempts[slot] = msgspec.msgpack.decode(stored, type=Attempts)
+        return known
+
+    def _remember(self, slot: Slot, attempts: Attempts) -> None:
+        empty = not attempts.n_failures and not attempts.refused
+        if empty:
+            self._attempts.pop(slot, None)
+        else:
+            self._attempts[slot] = attempts
+        value = None if empty else msgspec.msgpack.encode(attempts)
+        self._processor.store.put_operational(_row_key(slot), value)
+
+
+def _row_key(slot: Slot) -> bytes:
+    key, segment, worker = slot
+    return b"attempts\x00" + key + b"\x00" + segment.to_bytes(4, "big") + worker.encode()
