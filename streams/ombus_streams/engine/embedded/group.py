@@ -90,6 +90,7 @@ class GroupCommit(Generic[Item, Result]):
         group: list[tuple[Item, Future[Result]]] = []
         weight = 0
         with self._changed:
+            self._n_writing = 0
             self._changed.wait_for(lambda: self._closed or bool(self._waiting))
             while self._waiting:
                 weight += self._weight(self._waiting[0][0])

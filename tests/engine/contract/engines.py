@@ -1,0 +1,57 @@
+"""The engines the contract suite runs against, by name, so that a child process finds them too."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from ombus_streams.engine.embedded.log import SqliteLog
+from ombus_streams.engine.embedded.store import SqliteStore, StateFile
+from ombus_streams.runtime.ports import Clock, EntryLog, StateStore
+
+PARTITIONS: Final = 4
+
+
+class ClosableLog(EntryLog, Protocol):
+    def close(self) -> None: ...
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """How to open what lies at a place. Opening the same place twice gives two handles on it."""
+
+    log: Callable[[Path, Clock], ClosableLog]
+    store: Callable[[Path, int], StateStore]
+
+
+class ManualClock:
+    """Stands still until it is set."""
+
+    def __init__(self, at_ms: int = 1_000_000) -> None:
+        self.at_ms = at_ms
+
+    def now(self) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.at_ms)
+
+
+def _embedded_log(folder: Path, clock: Clock) -> ClosableLog:
+    return SqliteLog(folder, clock, partitions=PARTITIONS)
+
+
+def _embedded_store(folder: Path, partition: int) -> StateStore:
+    return _OneStore(StateFile(folder), partition)
+
+
+class _OneStore(SqliteStore):
+    """A handle that closes its file with it: the suite opens one partition at a time."""
+
+    def __init__(self, file: StateFile, partition: int) -> None:
+        super().__init__(file, partition)
+        self._own_file = file
+
+    def close(self) -> None:
+        super().close()
+        self._own_file.close()
+
+
+ENGINES: Final = {"embedded": Engine(log=_embedded_log, store=_embedded_store)}
