@@ -21,7 +21,13 @@ from ombus_schemas.records import (
     observation_json,
     reflection_json,
 )
-from ombus_schemas.settings import MemorySettings, WorkerLimits, WorkerSettings
+from ombus_schemas.settings import (
+    MemorySettings,
+    SettingOutOfRange,
+    WorkerLimits,
+    WorkerSettings,
+    resolve_worker_limits,
+)
 
 from ombus_streams.memory.coverage import is_eligible, uncovered_observations, unscanned
 from ombus_streams.memory.ledger import Ledger, active
@@ -31,6 +37,7 @@ from ombus_streams.memory.projection import project
 from ombus_streams.memory.scopes import SCOPE_BOUND
 from ombus_streams.memory.scopes import fold as fold_scopes
 from ombus_streams.memory.tokens import branch_tokens, item_tokens
+from ombus_streams.runtime.errors import TerminalError
 from ombus_streams.runtime.limits import error_text
 from ombus_streams.runtime.prompts import Prompt
 from ombus_streams.runtime.provider import ModelProvider
@@ -43,7 +50,9 @@ Skipped = Literal[
 
 UNNAMED_FAILURE: Final = "Observational memory flush failed without a message"
 
-_Stage = Literal["observation", "reflection", "dropper"]
+Stage = Literal["observation", "reflection", "dropper"]
+
+_LIMIT_PREFIX: Final = "maxWorker"
 
 
 class FlushSession(Protocol):
@@ -93,6 +102,31 @@ class FlushStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
+def limits_of(options: JsonObject) -> WorkerLimits:
+    """Return the worker limits among a host's options (``maxWorkerTurns``…).
+
+    Raises:
+        TypeError: ``workerProvider`` or ``workerModel``: configure each worker instead.
+        TerminalError: ``store``: a flush writes through its session alone.
+        SettingOutOfRange: a limit that is no whole number up to its hard cap.
+    """
+    for removed in ("workerProvider", "workerModel"):
+        if removed in options:
+            raise TypeError(f"option {removed} was removed: configure each worker instead")
+    if "store" in options:
+        raise TerminalError("option store is refused: a flush writes through its session alone")
+    said: JsonObject = {
+        f"max{key.removeprefix(_LIMIT_PREFIX)}": value
+        for key, value in options.items()
+        if key.startswith(_LIMIT_PREFIX)
+    }
+    try:
+        return resolve_worker_limits(said)
+    except SettingOutOfRange as error:
+        key = f"{_LIMIT_PREFIX}{error.key.removeprefix('max')}"
+        raise SettingOutOfRange(key, error.actual, error.least, error.most) from error
+
+
 class _Missing(Exception):
     """A stage has no one to do its work."""
 
@@ -107,7 +141,7 @@ class MemoryFlush:
     def __init__(
         self,
         session: FlushSession,
-        workers: Mapping[_Stage, Worker],
+        workers: Mapping[Stage, Worker],
         settings: Callable[[], MemorySettings],
         *,
         now: Callable[[], str],
@@ -154,15 +188,18 @@ class MemoryFlush:
             settings = self._settings()
             if settings.passive:
                 return FlushResult(skipped="passive")
-            known = fold_ledger(self._session.entries())
+            start = self._session.entries()
+            known, is_scoped = fold_ledger(start), fold_scopes(start).is_scoped
             try:
                 await self._observe(settings, done)
                 await self._reflect(settings, done, full_reflection_rebuild)
             except _Missing as missing:
                 skipped = missing.what
             finally:
-                self._bind(known)
-            self._last_error = None
+                if is_scoped:
+                    self._bind(known)
+            if skipped is None:
+                self._last_error = None
         except Exception as error:  # a failed flush is a result, by policy (S16)
             message = str(error) or UNNAMED_FAILURE
             self._last_error = error_text(message, self._secrets, self._limits.max_error_bytes)
@@ -283,23 +320,22 @@ class MemoryFlush:
     def _append(self, data: JsonObject, covered: str | None) -> None:
         if covered is not None:
             data = {**data, "coversUpToId": covered}
-        self._session.append(data, covered)
+        self._session.append(data, _anchor(self._session.entries(), covered))
 
     def _bind(self, known: Ledger) -> None:
-        """Bind what is new since ``known`` to the current scope, once, if host scopes exist."""
+        """Bind what is new since ``known`` to the current scope, once."""
         entries = self._session.entries()
-        scopes = fold_scopes(entries)
-        if not scopes.is_scoped:
-            return
         before, now = _refs(known), _refs(fold_ledger(entries))
         fresh: list[JsonValue] = [ref for ref in now if ref not in before]
         if fresh:
-            anchor = next((entry.id for entry in reversed(entries) if not entry.side), None)
-            self._session.append(
-                {"type": SCOPE_BOUND, "scopeId": scopes.leaf, "refs": fresh}, anchor
-            )
+            data: JsonObject = {
+                "type": SCOPE_BOUND,
+                "scopeId": fold_scopes(entries).leaf,
+                "refs": fresh,
+            }
+            self._session.append(data, _anchor(entries))
 
-    def _provider(self, stage: _Stage, settings: WorkerSettings) -> ModelProvider:
+    def _provider(self, stage: Stage, settings: WorkerSettings) -> ModelProvider:
         worker = self._workers.get(stage, Worker())
         model = worker.model or settings.model
         if not model and not (worker.require_explicit_model or settings.require_explicit_model):
@@ -317,6 +353,12 @@ class _Counts(msgspec.Struct):
     observations: int = 0
     reflections: int = 0
     dropped: int = 0
+
+
+def _anchor(entries: Sequence[Entry], wanted: str | None = None) -> str | None:
+    """Return the chain entry a side record hangs on: the wanted one, else the last."""
+    chain = [entry.id for entry in entries if not entry.side]
+    return wanted if wanted in chain else chain[-1] if chain else None
 
 
 def _refs(ledger: Ledger) -> dict[str, None]:
