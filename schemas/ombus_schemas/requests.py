@@ -33,9 +33,9 @@ class FlushCompleted(Body, tag="om.flush.completed", kw_only=True, frozen=True):
     """Every stage that had input ran; the counts say what was recorded."""
 
     flush_id: EntryId
-    observations: Count = 0
-    reflections: Count = 0
-    dropped: Count = 0
+    observations: Count
+    reflections: Count
+    dropped: Count
 
 
 class FlushFailed(Body, tag="om.flush.failed", kw_only=True, frozen=True):
