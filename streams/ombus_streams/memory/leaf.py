@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
+from ombus_schemas.ids import ROOT_SCOPE
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import (
     Compaction,
@@ -22,7 +23,6 @@ from ombus_schemas.records import (
     folded_of,
     record_of,
 )
-from ombus_schemas.ids import ROOT_SCOPE
 from ombus_schemas.settings import (
     MemorySettings,
     SettingOutOfRange,
@@ -318,6 +318,7 @@ def _show(
                 ordinal=item.ordinal,
             )
         items.drop(session, leaf, payload.dropped_observation_ids, pruned=False)
+        return  # what is active stays in sight: an import does not say what it has folded
     shown = frozenset(observation.id for observation in payload.observations)
     items.show_payload(session, leaf, shown, folded_records)
 

@@ -25,13 +25,17 @@ Reason = Literal["over the budget", "withdrawn", "result without its call", "cut
 NOTICE_BYTES: Final = 2_048
 """Room for the last lines, taken from a block's cap."""
 CUT: Final = "[cut]"
+NOT_SHOWN: Final = "[not shown"
+"""How each line begins that names what is missing."""
 
 
 class Omission(msgspec.Struct, kw_only=True, frozen=True):
     """Entries that ought to be in a window and are not, for one reason."""
 
     reason: Reason
-    ids: tuple[str, ...]
+    n_entries: int
+    first_id: str
+    last_id: str
 
 
 class Window(msgspec.Struct, kw_only=True, frozen=True):
@@ -43,14 +47,13 @@ class Window(msgspec.Struct, kw_only=True, frozen=True):
 
 def notice(omission: Omission) -> str:
     """Return the line that says what is missing: why, how many, from where to where."""
-    return f"[not shown, {omission.reason}: {span(omission.ids, 'message')}]"
+    found = _span(omission.n_entries, omission.first_id, omission.last_id, "message")
+    return f"{NOT_SHOWN}, {omission.reason}: {found}]"
 
 
 def span(ids: Sequence[str], noun: str) -> str:
     """Return how many there are and the first and last id; never empty."""
-    if len(ids) == 1:
-        return f"1 {noun}, {ids[0]}"
-    return f"{len(ids)} {noun}s, {ids[0]} to {ids[-1]}"
+    return _span(len(ids), ids[0], ids[-1], noun)
 
 
 def pending_window(
@@ -78,6 +81,26 @@ def pending_window(
         if (entry.id in wanted and entry.message is not None and entry.kind == "message")
         or i == newest
     ]
+    return select(entries, places, newest, pending, max_tokens, invalidated_ids, pairs, secrets)
+
+
+def select(
+    entries: Sequence[Entry],
+    places: Sequence[int],
+    newest: int | None,
+    pending: Set[str],
+    max_tokens: float | None = None,
+    invalidated_ids: Set[str] = frozenset(),
+    pairs: PairRule = "closed",
+    secrets: Sequence[str] = (),
+    left_before: Sequence[str] = (),
+    n_left_before: int = 0,
+) -> Window:
+    """Return the window of the messages at ``places``, which are wanted, oldest first.
+
+    ``newest`` is the place of the newest user message; ``pending`` the ids that must be named when
+    they are not shown. Of ``n_left_before`` older ones only the first and last id are given.
+    """
     withdrawn = [entries[i] for i in places if entries[i].id in invalidated_ids]
     places = [i for i in places if entries[i].id not in invalidated_ids]
     chosen, over = _fitting(entries, places, newest, max_tokens, secrets)
@@ -92,15 +115,26 @@ def pending_window(
         kept[newest] = _cut_message(whole, max_tokens, secrets)
         if kept[newest] is not whole:
             cut_ids.append(whole.id)
+    over_ids = [*left_before, *(entries[i].id for i in over if entries[i].id in pending)]
     groups: tuple[tuple[Reason, list[str]], ...] = (
-        ("over the budget", [entries[i].id for i in over if entries[i].id in pending]),
+        ("over the budget", over_ids),
         ("withdrawn", [entry.id for entry in withdrawn]),
         ("result without its call", [entry.id for entry in robbed]),
         ("cut", cut_ids),
     )
+    unnamed = max(0, n_left_before - len(left_before))
     return Window(
         entries=tuple(kept.values()),
-        omissions=tuple(Omission(reason=reason, ids=tuple(ids)) for reason, ids in groups if ids),
+        omissions=tuple(
+            Omission(
+                reason=reason,
+                n_entries=len(ids) + (unnamed if ids is over_ids else 0),
+                first_id=ids[0],
+                last_id=ids[-1],
+            )
+            for reason, ids in groups
+            if ids
+        ),
     )
 
 
@@ -159,3 +193,7 @@ def _cut_message(entry: Entry, max_tokens: float | None, secrets: Sequence[str])
     content.append({"type": "text", "text": CUT})
     message = msgspec.structs.replace(entry.message, content=content)
     return msgspec.structs.replace(entry, message=message)
+
+
+def _span(count: int, first_id: str, last_id: str, noun: str) -> str:
+    return f"1 {noun}, {first_id}" if count == 1 else f"{count} {noun}s, {first_id} to {last_id}"

@@ -5,14 +5,14 @@ of the pure functions, fed with the few entries and items that matter.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_ref, reflection_ref
-from ombus_schemas.jsontext import JsonObject, JsonValue, utf8_length
+from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
     OBSERVATIONS_RECORDED,
@@ -25,7 +25,7 @@ from ombus_schemas.records import (
 )
 
 from ombus_streams.memory.commands import Status, View
-from ombus_streams.memory.context import Block
+from ombus_streams.memory.context import Block, memory_block, window_block
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.head import EntryRow, ItemState, LeafHead
 from ombus_streams.memory.items import (
@@ -41,18 +41,12 @@ from ombus_streams.memory.items import (
 from ombus_streams.memory.leaf import scope_map_of, settings_of
 from ombus_streams.memory.ledger import Ledger
 from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
-from ombus_streams.memory.payload import removal_order
 from ombus_streams.memory.recall import Recalled, recall
 from ombus_streams.memory.recent import recent
-from ombus_streams.memory.render import MAX_BYTES, OutlineLine, render_memory
+from ombus_streams.memory.render import OutlineLine, render_memory
 from ombus_streams.memory.scope_projection import project_scopes
 from ombus_streams.memory.scopes import ScopeMap
 from ombus_streams.memory.session import Session, chain, chain_backwards, is_on
-
-REFLECTION_SHARE: Final = 0.5
-"""The part of a full memory block that reflections may take from observations."""
-
-_OMISSION_BYTES: Final = 512
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +80,8 @@ def scoped(session: Session, leaf: LeafHead, memory: Memory) -> Memory:
 def bound_scopes(session: Session, leaf: LeafHead) -> ScopeMap:
     """Return the scope map with what records bind by themselves (design.md section 5)."""
     scope_map = scope_map_of(session, leaf)
+    if not leaf.n_scopes:
+        return scope_map
     refs = {scope: dict.fromkeys(bound) for scope, bound in scope_map.refs_by_scope_id.items()}
     states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
     for row, observation in observations(session, leaf, *states):
@@ -107,37 +103,11 @@ def context(
     secrets: Sequence[str] = (),
 ) -> tuple[Block, ...]:
     """Return the blocks of the leaf: the memory, then the recent messages if there are any."""
-    memory = scoped(session, leaf, visible(session, leaf))
-    blocks = [
-        Block(title="observational-memory", content=memory_text(memory, secrets), priority=10)
-    ]
-    text = recent(session, leaf, keep, max_tokens, secrets).text
-    if text:
-        blocks.append(Block(title="recent-messages", content=text, priority=9))
-    return tuple(blocks)
-
-
-def memory_text(memory: Memory, secrets: Sequence[str] = (), max_bytes: int = MAX_BYTES) -> str:
-    """Return the memory block, trimmed by whole lines in removal order, with what is not shown."""
-    text = render_memory(memory.observations, memory.reflections, memory.outline, secrets)
-    if utf8_length(text) < min(max_bytes, MAX_BYTES):
-        return text
-    room = max_bytes - _OMISSION_BYTES - utf8_length(render_memory((), (), memory.outline))
-    reflected = _newest_within(memory.reflections, int(room * REFLECTION_SHARE))
-    room -= sum(_reflection_bytes(item) for item in reflected)
-    observed = _most_relevant_within(memory.observations, room)
-    lines = [render_memory(observed, reflected, memory.outline, secrets, max_bytes)]
-    for noun, all_of, kept in (
-        ("reflections", memory.reflections, reflected),
-        ("observations", memory.observations, observed),
-    ):
-        held = {item.id for item in kept}
-        left = [item.id for item in all_of if item.id not in held]
-        if left:
-            lines.append(
-                f"[not shown] {len(left)} {noun} from {left[0]} to {left[-1]}: over the block's cap"
-            )
-    return "\n".join(lines)
+    memory = visible(session, leaf)
+    ledger = Ledger(observations=memory.observations, reflections=memory.reflections)
+    held = memory_block(ledger, bound_scopes(session, leaf), secrets)
+    messages = window_block(recent(session, leaf, keep, max_tokens, secrets), secrets)
+    return (held,) if messages is None else (held, messages)
 
 
 def view(
@@ -280,32 +250,3 @@ def _eligible(
 
 def _entry(kind: str, field: str, items: list[JsonValue]) -> Entry:
     return Entry(id="", session_id="", kind="custom", data={"type": kind, field: items})
-
-
-def _newest_within(items: Sequence[Reflection], room: int) -> tuple[Reflection, ...]:
-    kept: list[Reflection] = []
-    for item in reversed(items):
-        room -= _reflection_bytes(item)
-        if room < 0:
-            break
-        kept.append(item)
-    return tuple(reversed(kept))
-
-
-def _most_relevant_within(items: Sequence[Observation], room: int) -> tuple[Observation, ...]:
-    total = sum(_observation_bytes(item) for item in items)
-    gone: set[int] = set()
-    for index in removal_order(items):
-        if total <= room:
-            break
-        total -= _observation_bytes(items[index])
-        gone.add(index)
-    return tuple(item for index, item in enumerate(items) if index not in gone)
-
-
-def _reflection_bytes(item: Reflection) -> int:
-    return utf8_length(item.content) + len("- [123456789012] \n")
-
-
-def _observation_bytes(item: Observation) -> int:
-    return utf8_length(item.content) + len(item.relevance) + len("- [123456789012] () \n")

@@ -1,6 +1,6 @@
 """Folding a partition: records in, rows and the position row out, in one transaction (section 6).
 
-The state is ``fold(log prefix)``. A processor starts from its store's position row, and a batch that
+The state is ``fold(log prefix)``. A processor starts from its store's position row; a batch that
 fails leaves nothing behind: cached sessions are dropped and the row is read again.
 """
 
@@ -157,7 +157,7 @@ class Processor:
         """Return the stored position if it belongs to this log; wipe a store the log was cut under.
 
         Raises:
-            LogContradicts: the store belongs to another log or fold, or the log lacks what it needs.
+            LogContradicts: the store belongs to another log or fold, or the log lacks a part.
         """
         row, partition, log = self.store.position(), self.partition, self._log
         first = log.start(partition)
@@ -175,7 +175,7 @@ class Processor:
             )  # fmt: skip
         if row.fold_version != FOLD_VERSION:
             raise LogContradicts(
-                partition, f"the store is of fold version {row.fold_version}, this is {FOLD_VERSION}",
+                partition, f"the store is of fold {row.fold_version}, this is fold {FOLD_VERSION}",
                 "rebuild: a new version is folded beside the old one",
             )  # fmt: skip
         if row.next_offset > log.end(partition):
