@@ -14,12 +14,14 @@ import msgspec
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.ids import is_entry_id, session_key, split_key
+from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.limits import MAX_DEPTH, MAX_ENTRY_BYTES
 from ombus_schemas.upcast import upcast
 
 _KEYS_REMEMBERED: Final = 4_096
 
 _decode_entry: Final = msgspec.json.Decoder(Entry).decode
+_decode_json: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
 _part_ids: Final = lru_cache(maxsize=_KEYS_REMEMBERED)(split_key)
@@ -90,23 +92,29 @@ def key_of(entry: Entry) -> bytes:
 _QUOTED: Final = re.compile("'.*'", re.DOTALL)
 """Where the decoder's words quote the record."""
 _MAPS: Final = ("model", "previous_model", "metadata")
-_ROUND: Final = bytes.maketrans(b"[]{}", b"()()")
-_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_HOLDERS: Final = frozenset({dict, list})
 
 
 def _is_too_deep(value: bytes) -> bool:
     """Say whether well-formed JSON nests deeper than the cap; also in what ``Entry`` skips.
 
     The decoder's own limit depends on how deep Python's stack happens to be; this one does not.
-    Without escaped backslashes and quotes every second piece between quotes is structure; there
-    the pairs are taken away from the inside, one level a round.
+    Texts are full of brackets, so only a second, untyped decoding tells those from structure.
     """
-    pieces = value.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-    brackets = b"".join(pieces[::2]).translate(_ROUND, _NO_BRACKETS)
+    try:
+        level: list[JsonValue] = [_decode_json(value)]
+    except RecursionError:
+        return True
     for _ in range(MAX_DEPTH):
-        brackets = brackets.replace(b"()", b"")
-        if not brackets:
+        below: list[JsonValue] = []
+        for holder in level:
+            if isinstance(holder, dict):
+                below += [item for item in holder.values() if type(item) in _HOLDERS]
+            elif isinstance(holder, list):
+                below += [item for item in holder if type(item) in _HOLDERS]
+        if not below:
             return False
+        level = below
     return True
 
 

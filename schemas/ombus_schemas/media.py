@@ -33,7 +33,7 @@ def with_references(value: JsonValue, max_inline: int) -> JsonValue:
             is_same = all(new is old for new, old in zip(items, value, strict=True))
             return value if is_same else items
         case dict():
-            members = {
+            members: JsonObject = {
                 key: _data_reference(value, item, max_inline) or with_references(item, max_inline)
                 if key == "data"
                 else with_references(item, max_inline)
