@@ -19,13 +19,14 @@ from ombus.importers.detect import FORMATS, Detected, FormatName, Layout, detect
 from ombus.importers.documents import Document, read_document
 from ombus.importers.dumps import Messages
 from ombus.importers.gemini import Gemini
+from ombus.importers.index import Index
 from ombus.importers.lines import Row, open_utf8, rows_of
 from ombus.importers.ombus_jsonl import OmbusJsonl
 from ombus.importers.openhands import OpenHands
 from ombus.importers.pi import Pi
 from ombus.importers.prism import Prism
 from ombus.importers.sweagent import SweAgent
-from ombus.importers.transcript import Index, Transcript, transcripts_of
+from ombus.importers.transcript import Transcript, transcripts_of
 
 __all__ = [
     "FORMATS",

@@ -8,7 +8,6 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.records import FOLDED
 
 from ombus.importers.blocks import (
     assistant_draft,
@@ -20,7 +19,6 @@ from ombus.importers.blocks import (
 )
 from ombus.importers.canonical import (
     LINEAR,
-    Boundary,
     Draft,
     Fate,
     Linear,
@@ -31,12 +29,12 @@ from ombus.importers.canonical import (
 from ombus.importers.fields import flag, objects, text_of
 from ombus.importers.media import without_media
 from ombus.importers.origin import TOOL, Spoken
+from ombus.importers.pi_ledger import SUMMARY, compaction_draft, custom_draft
 
 EVICTED: Final = Spoken("injected", "pi.evicted_content")
 EXCLUDED: Final = Spoken("injected", "pi.excluded_from_context")
 EXTENSION: Final = Spoken("injected", "pi.extension_message")
 AGENT: Final = Spoken("injected", "pi.agent_attribution")
-SUMMARY: Final = Spoken("summary", "pi.summary")
 SHELL: Final = Spoken("human", "pi.user_shell_command")
 
 _KEPT_OF_MESSAGE: Final = (
@@ -87,11 +85,11 @@ class Pi:
             case "custom_message":
                 drafts = user_drafts(row.get("content"), _custom_speaker(row))
             case "compaction":
-                drafts = [_compaction(row)]
+                drafts = [compaction_draft(row)]
             case "branch_summary":
                 drafts = [_summary(row, "pi.branch_summary")]
             case "custom":
-                drafts = [_custom(row, session)]
+                drafts = [custom_draft(row, session)]
             case "model_change":
                 drafts = [Draft(kind="model_change", model=_model(row))]
             case "label":
@@ -210,32 +208,6 @@ def _shell(row: JsonObject, body: JsonObject, number: int) -> list[Draft]:
     ]
 
 
-def _compaction(row: JsonObject) -> Draft:
-    kept = row.get("firstKeptEntryId")
-    index = row.get("firstKeptEntryIndex")
-    data: JsonObject = {"keepEntryIds": [], "strategy": "imported", "trigger": "imported"}
-    details = row.get("details")
-    if isinstance(details, dict) and details.get("type") == FOLDED:
-        data["memory"] = details
-    if flag(row, "fromHook") or flag(row, "fromExtension"):
-        data["trigger"] = "extension"
-    metadata: JsonObject = {}
-    if isinstance(row.get("tokensBefore"), int):
-        metadata["tokensBefore"] = row["tokensBefore"]
-    return Draft(
-        kind="compaction",
-        summary=text_of(row, "summary"),
-        data=data,
-        metadata=metadata,
-        origin=SUMMARY.origin,
-        rule=SUMMARY.rule,
-        boundary=Boundary(
-            first_kept_id=kept if isinstance(kept, str) else None,
-            first_kept_index=index if type(index) is int else None,
-        ),
-    )
-
-
 def _summary(holder: JsonObject, kind: str) -> Draft:
     data: JsonObject = {"type": kind}
     if isinstance(holder.get("fromId"), str):
@@ -247,31 +219,6 @@ def _summary(holder: JsonObject, kind: str) -> Draft:
         origin=SUMMARY.origin,
         rule=SUMMARY.rule,
     )
-
-
-def _custom(row: JsonObject, session: Rows) -> Draft:
-    """A ledger entry of pi-OM becomes ours; what another extension stored is kept as data."""
-    kind, data = text_of(row, "customType"), row.get("data")
-    if kind.startswith("om.") and isinstance(data, dict):
-        record = {key: _renamed(key, value, session) for key, value in data.items()}
-        return Draft(kind="custom", data={**record, "type": kind})
-    return Draft(
-        kind="custom",
-        data={"type": "pi.custom", "customType": kind, "data": without_media(data)},
-    )
-
-
-def _renamed(key: str, value: JsonValue, session: Rows) -> JsonValue:
-    """Return ``value`` with native entry ids replaced where the grammar forced another id."""
-    if key == "coversUpToId" and isinstance(value, str):
-        return session.entry_id(value)
-    if key == "sourceEntryIds" and isinstance(value, list):
-        return [session.entry_id(item) if isinstance(item, str) else item for item in value]
-    if isinstance(value, list):
-        return [_renamed("", item, session) for item in value]
-    if isinstance(value, dict):
-        return {name: _renamed(name, item, session) for name, item in value.items()}
-    return value
 
 
 def _model(row: JsonObject) -> JsonObject:

@@ -9,9 +9,8 @@ import hashlib
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from sys import intern
 from typing import IO, Final
 
 import msgspec
@@ -22,155 +21,20 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus.importers.canonical import (
     Draft,
     Fate,
-    Format,
     Imported,
     Item,
-    Linear,
-    Mark,
     Report,
     Skipped,
 )
+from ombus.importers.index import IS_LINEAR, IS_NAMED, NO_ROW, ROOT_ROW, Index, key_of
 from ombus.importers.instants import instant
 from ombus.importers.lineage import BEFORE, MISSING, ROOT, Lineage, lineage_of
-from ombus.importers.lines import BadRow, Row, open_utf8, read_row
+from ombus.importers.lines import BadRow, open_utf8, read_row
 
 _ID: Final = re.compile(r"[!-~]{1,200}")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._:-]")
 _MAX_SESSION_ID: Final = 128
 _PARENT_KEYS: Final = ("parentId", "parentUuid", "logicalParentUuid", "cause")
-_NO_ROW: Final = -1
-_MAX_REASONS: Final = 1_000
-_OTHER_REASON: Final = "of another kind"
-_ROOT_ROW, _BEFORE_ROW = -2, -3
-_IS_LINEAR, _IS_ROOT, _IS_NAMED = 0, 1, 2
-
-
-class Index:
-    """Pass one over a file: columns by row, and what the format learned."""
-
-    def __init__(self, native: Format, identity: bytes | None = None) -> None:
-        self.native = native
-        self.identity = identity
-        """The bytes a session without id is named by: its document, else its first row."""
-        self.numbers = array("Q")
-        self.offsets = array("Q")
-        self.sizes = array("q")
-        self.unended = -1
-        self.fates = bytearray()
-        self.voices = bytearray()
-        self.threads = array("i")
-        self.parent_kinds = bytearray()
-        self.parent_keys = array("Q")
-        self.primaries = array("q")
-        self.reasons = array("H")
-        self.thread_names: list[str] = []
-        self.reason_texts: list[str] = []
-        self.row_by_id: dict[int, int] = {}
-        self.members: dict[int, list[int]] = {}
-        self.tool_names: dict[int, str] = {}
-        self._id_text = bytearray()
-        self._id_ends = array("Q")
-        self._row_by_group: dict[int, int] = {}
-        self._reason_numbers: dict[str, int] = {}
-        self._thread_numbers: dict[str, int] = {}
-
-    def read(self, file: IO[bytes], rows: Iterable[Row]) -> None:
-        """Mark every row; a row that cannot be read or marked is bad, and no more than that."""
-        thread = _NO_ROW
-        for row in rows:
-            if self.identity is None and row.size > 0:
-                file.seek(row.offset)
-                self.identity = file.read(min(row.size, 65_536))
-            mark = _mark(file, row, self.native)
-            if mark.fate in (Fate.ENTRY, Fate.MERGED) or mark.id is not None:
-                thread = self._thread(mark.thread)
-            self._append(row, mark, thread)
-        if not self.thread_names:
-            self._thread("")
-        first = next((at for at in self.threads if at >= 0), 0)
-        for at, found in enumerate(self.threads):
-            if found >= 0:
-                break
-            self.threads[at] = first
-        if self.threads and not any(at >= 0 for at in self.threads):
-            self.threads = array("i", [0]) * len(self.threads)
-
-    def row(self, at: int) -> Row:
-        return Row(self.numbers[at], self.offsets[at], self.sizes[at], at != self.unended)
-
-    def native_id(self, at: int) -> str:
-        start = self._id_ends[at - 1] if at else 0
-        return self._id_text[start : self._id_ends[at]].decode()
-
-    def row_of(self, thread: int, native_id: str) -> int:
-        """Return the row that becomes the entry of ``native_id``, or -1."""
-        return self.resolve(thread, _key(f"{thread}\0{native_id}"))
-
-    def resolve(self, thread: int, key: int) -> int:
-        """Return the row that stands for the named parent; rows left out stand for theirs."""
-        passed: list[int] = []
-        while (at := self.row_by_id.get(key, _NO_ROW)) >= 0 and self.fates[at] == Fate.LEFT_OUT:
-            passed.append(at)
-            if self.parent_kinds[at] != _IS_NAMED or len(passed) > len(self.numbers):
-                return _ROOT_ROW if self.parent_kinds[at] == _IS_ROOT else _BEFORE_ROW
-            key = self.parent_keys[at]
-        for row in passed:
-            self.parent_keys[row] = key
-        return self.primaries[at] if at >= 0 else _NO_ROW
-
-    def _append(self, row: Row, mark: Mark, thread: int) -> None:
-        at = len(self.numbers)
-        fate, primary = mark.fate, at
-        key = 0
-        if mark.id is not None and fate in (Fate.ENTRY, Fate.LEFT_OUT):
-            key = _key(f"{thread}\0{mark.id}")
-            if key in self.row_by_id:
-                fate = Fate.DUPLICATE if fate == Fate.ENTRY else fate
-            else:
-                self.row_by_id[key] = at
-        if fate == Fate.ENTRY and mark.group is not None:
-            group = _key(f"{thread}\0{mark.group}")
-            primary = self._row_by_group.setdefault(group, at)
-            if primary != at:
-                fate = Fate.MERGED
-                self.members.setdefault(primary, []).append(at)
-        for call_id, name in mark.calls:
-            self.tool_names.setdefault(_key(call_id), intern(name))
-        self.numbers.append(row.number)
-        self.offsets.append(row.offset)
-        self.sizes.append(row.size)
-        if not row.terminated:
-            self.unended = at
-        self.fates.append(fate)
-        self.voices.append(mark.voice)
-        self.threads.append(thread)
-        self.primaries.append(primary)
-        self.reasons.append(self._reason(mark.reason))
-        kind = _IS_LINEAR
-        parent = mark.parent
-        if parent is None:
-            kind = _IS_ROOT
-        elif not isinstance(parent, Linear):
-            kind = _IS_NAMED
-        self.parent_kinds.append(kind)
-        self.parent_keys.append(_key(f"{thread}\0{parent}") if isinstance(parent, str) else 0)
-        if mark.id is not None and fate in (Fate.ENTRY, Fate.DUPLICATE):
-            self._id_text += mark.id.encode("utf-8", "replace")
-        self._id_ends.append(len(self._id_text))
-
-    def _thread(self, name: str) -> int:
-        if name not in self._thread_numbers:
-            self._thread_numbers[name] = len(self.thread_names)
-            self.thread_names.append(name)
-        return self._thread_numbers[name]
-
-    def _reason(self, text: str) -> int:
-        if text not in self._reason_numbers and len(self.reason_texts) >= _MAX_REASONS:
-            text = _OTHER_REASON
-        if text not in self._reason_numbers:
-            self._reason_numbers[text] = len(self.reason_texts)
-            self.reason_texts.append(text)
-        return self._reason_numbers[text]
 
 
 class Transcript:
@@ -224,7 +88,7 @@ class Transcript:
                     yield item
 
     def tool_name(self, call_id: str) -> str | None:
-        return self._index.tool_names.get(_key(call_id))
+        return self._index.tool_names.get(key_of(call_id))
 
     def entry_id(self, native_id: str) -> str:
         """Return the entry id of a native one; an id the session does not have stays itself."""
@@ -238,15 +102,15 @@ class Transcript:
             natives = array("q")
             for at in nodes:
                 kind, key = index.parent_kinds[at], index.parent_keys[at]
-                native = BEFORE if kind == _IS_LINEAR else ROOT
-                if kind == _IS_NAMED:
+                native = BEFORE if kind == IS_LINEAR else ROOT
+                if kind == IS_NAMED:
                     row = index.resolve(self._thread, key)
                     if row >= 0:
                         native = bisect_left(nodes, row)
-                    elif row == _NO_ROW:
+                    elif row == NO_ROW:
                         native = missing.setdefault(key, MISSING - len(missing))
                     else:
-                        native = ROOT if row == _ROOT_ROW else BEFORE
+                        native = ROOT if row == ROOT_ROW else BEFORE
                 natives.append(native)
             voices = bytes(index.voices[at] for at in nodes)
             self._lineage = lineage_of(natives, voices)
@@ -363,7 +227,7 @@ class Transcript:
         elif boundary.first_kept_index is not None:
             readable = (at for at in self._rows if self._index.fates[at] != Fate.BAD)
             kept = next(
-                (at for n, at in enumerate(readable) if n == boundary.first_kept_index), _NO_ROW
+                (at for n, at in enumerate(readable) if n == boundary.first_kept_index), NO_ROW
             )
             through = self._before(kept)
         return data if through is None else {"throughEntryId": through, **data}
@@ -391,7 +255,7 @@ class Transcript:
     def _free(self, entry_id: str) -> str:
         """Return ``entry_id``, or a variant of it, that is no native id of the session."""
         entry_id = entry_id if len(entry_id) <= 200 else _key_text(entry_id)
-        while _key(f"{self._thread}\0{entry_id}") in self._index.row_by_id:
+        while key_of(f"{self._thread}\0{entry_id}") in self._index.row_by_id:
             entry_id += "~"
         return entry_id
 
@@ -429,21 +293,6 @@ def unnamed(path: Path, index: Index, thread: str = "") -> str:
     """Return the session id of a file that names none: its own name and its first row's hash."""
     mark = hashlib.sha256(index.identity or b"").hexdigest()[:8]
     return fit(f"{path.stem[:90]}-{mark}" + (f":{thread}" if thread else ""))
-
-
-def _mark(file: IO[bytes], row: Row, native: Format) -> Mark:
-    try:
-        value = read_row(file, row)
-    except BadRow:
-        return Mark(fate=Fate.BAD)
-    if not isinstance(value, dict):
-        return Mark(fate=Fate.BAD, reason="not an object")
-    return native.mark(value, row.number)
-
-
-def _key(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
 
 
 def _key_text(text: str) -> str:
