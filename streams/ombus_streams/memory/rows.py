@@ -72,6 +72,7 @@ class Overlay:
     def __init__(self, under: Rows) -> None:
         self.under = under
         self._changes: dict[bytes, bytes | None] = {}
+        self._expected: dict[bytes, bytes | None] = {}
         self._keys = _SortedKeys(())
 
     @property
@@ -82,7 +83,16 @@ class Overlay:
     def get(self, key: bytes) -> bytes | None:
         if key in self._changes:
             return self._changes[key]
+        if key in self._expected:
+            return self._expected[key]
         return self.under.get(key)
+
+    def expect(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Take rows as they are stored, ``None`` = absent, so that nobody reads them one by one.
+
+        They are forgotten with the changes.
+        """
+        self._expected.update(rows)
 
     def put(self, key: bytes, value: bytes) -> None:
         if key not in self._changes:
@@ -97,6 +107,7 @@ class Overlay:
     def clear(self) -> None:
         """Forget the changes: they are stored now, or their batch has failed."""
         self._changes.clear()
+        self._expected.clear()
         self._keys = _SortedKeys(())
 
     def scan(

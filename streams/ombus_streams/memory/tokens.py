@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 from ombus_schemas.entries import Entry, Message
-from ombus_schemas.jsontext import JsonValue, json_text, utf16_length
+from ombus_schemas.jsontext import JsonObject, JsonValue, json_text, utf16_length
 from ombus_schemas.records import Observation, Reflection
 
 from ombus_streams.memory.serialize import entry_json
@@ -56,6 +56,8 @@ def _units(value: JsonValue) -> int:
     if isinstance(value, str):
         return _string_units(value)
     if isinstance(value, dict):
+        if all(type(item) is str for item in value.values()):
+            return _plain_units(value)
         # braces, a colon to each key and a comma between two members
         frame = 1 + 2 * len(value) if value else 2
         return frame + sum(_string_units(key) + _units(item) for key, item in value.items())
@@ -63,6 +65,16 @@ def _units(value: JsonValue) -> int:
         frame = 1 + len(value) if value else 2
         return frame + sum(map(_units, value))
     return len(json_text(value))
+
+
+def _plain_units(value: JsonObject) -> int:
+    """Return the length for members that are all strings: there msgspec writes what JSON.stringify
+    does, but for the order of members."""
+    try:
+        raw = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
+        return utf16_length(json_text(value))
+    return len(raw) if raw.isascii() else utf16_length(raw.decode())
 
 
 def _string_units(text: str) -> int:

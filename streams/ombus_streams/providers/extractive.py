@@ -106,7 +106,8 @@ def observe(material: Material, share: float, max_lines: int) -> list[Line]:
     budget = max(MIN_BUDGET_TOKENS, share * branch_tokens(sources))
     seen = Seen(item.content for item in material.observations)
     chosen: list[Line] = []
-    for line in sorted(candidates(sources), key=_weight, reverse=True):
+    offered = sorted(candidates(sources), key=lambda line: line.place)
+    for line in sorted(offered, key=_weight, reverse=True):
         cost = text_tokens(line.content)
         if len(chosen) == max_lines:
             break
@@ -115,7 +116,8 @@ def observe(material: Material, share: float, max_lines: int) -> list[Line]:
         seen.add(line.content)
         chosen.append(line)
         budget -= cost
-    return sorted(chosen, key=lambda line: line.place)
+    kept = set(map(id, chosen))
+    return [line for line in offered if id(line) in kept]
 
 
 def candidates(sources: Sequence[Entry]) -> list[Line]:

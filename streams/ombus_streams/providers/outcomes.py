@@ -56,6 +56,13 @@ _ERROR: Final = re.compile(
     r"\bCannot (?:find|read)).*$",
     re.M,
 )
+_WENT_WRONG: Final = re.compile(
+    r"\b(?:not (?:found|exist|allowed|permitted|a |an )|no such|no match\w*|denied|refused|reject\w+|"
+    r"timed? ?out|invalid|unable|missing|abort\w*|unexpected|expected|unknown|unsupported|failed|"
+    r"failure|(?:could|can|does|did|is|was)(?: not|n't)|exceed\w*|conflict\w*|killed|too (?:large|many))\b",
+    re.I,
+)
+"""What a tool says when it fails; other lines of it are prose and stay where they are."""
 _TESTS: Final = re.compile(
     r"(?P<pytest>(?:\d+ \w+, )*\d+ (?:passed|failed)(?:, \d+ \w+)*(?: in [\d.]+s)?)|"
     r"(?P<cargo>test result: (?:ok|FAILED)\. \d+ passed; \d+ failed)|"
@@ -196,7 +203,7 @@ class Outcomes:
         outcome = "" if code is None else f"exit {code}"
         if failed:
             state.n_failed += 1
-            said = error or _last_line(text)
+            said = error or _failure_line(text, is_last_first=True)
             outcome = ", ".join(part for part in (outcome, said) if part) or "failed"
             is_idle = is_looking or "abort" in outcome.lower()
             state.relevance = "low" if is_idle else "high"
@@ -211,7 +218,7 @@ class Outcomes:
     def _broke(self, name: str, subject: str, text: str, sources: list[str], place: int) -> None:
         state = self._state(f"{name} {subject}", "failed", sources, place)
         what = _cut(f"{name} {subject}".strip())
-        state.parts = (what, _error_line(text) or _first_line(text) or "failed")
+        state.parts = (what, _error_line(text) or _failure_line(text) or "failed")
         state.relevance = "medium"
         state.n_failed += 1
 
@@ -352,15 +359,12 @@ def _error_line(text: str) -> str:
     return next((_cut(line) for line in lines if not _TO_A_MODEL.search(line)), "")
 
 
-def _first_line(text: str) -> str:
-    lines = (clean(line) for line in text.split("\n"))
-    return next((_cut(line) for line in lines if line and not _TO_A_MODEL.search(line)), "")
-
-
-def _last_line(text: str) -> str:
-    for raw in reversed(text.split("\n")):
+def _failure_line(text: str, is_last_first: bool = False) -> str:
+    """Return a line that says what went wrong without the word error, or nothing."""
+    lines = text.split("\n")
+    for raw in reversed(lines) if is_last_first else lines:
         line = clean(raw)
-        if line and not _EXIT.search(line) and not _TO_A_MODEL.search(line):
+        if _WENT_WRONG.search(line) and not (_EXIT.search(line) or _TO_A_MODEL.search(line)):
             return _cut(line)
     return ""
 

@@ -101,6 +101,10 @@ class StateStore(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return those of the rows that there are."""
+        ...
+
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

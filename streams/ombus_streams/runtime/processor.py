@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET
-from ombus_schemas.codec import decode_record
+from ombus_schemas.codec import decode_record, key_of
+from ombus_schemas.entries import Entry
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.ids import SYSTEM_TENANT
 from ombus_schemas.topics import ENTRIES
@@ -87,9 +88,13 @@ class Processor:
         touched: dict[bytes, Session] = {}
         outbox: list[bytes] = []
         try:
-            for record in records:
-                error = self._fold_one(record, touched)
-                if error is not None and self._emits:
+            decoded = [_decoded(record) for record in records]
+            self._expect(decoded)
+            for record, entry in zip(records, decoded, strict=True):
+                error = entry
+                if isinstance(entry, Entry):
+                    error = self._fold_one(record, entry, touched)
+                if isinstance(error, BadRecord) and self._emits:
                     outbox.append(emission(record, self._topic, error))
             for session in touched.values():
                 duties.save(session)
@@ -125,15 +130,21 @@ class Processor:
         self._rows.clear()
         self._position = self._start()
 
-    def _fold_one(self, record: LogRecord, touched: dict[bytes, Session]) -> BadRecord | None:
-        try:
-            entry = decode_record(record.key, record.value)
-            if entry.tenant_id == SYSTEM_TENANT:
-                return None
-            if entry.parent_id is UNSET:
-                raise BadRecord("parent", "names no parent: it is an id or null on the log")
-        except BadRecord as error:
-            return error
+    def _expect(self, decoded: Sequence[Entry | BadRecord | None]) -> None:
+        """Read the places of the batch's ids at once: nearly all of them are new."""
+        stored: list[bytes] = []
+        absent: list[bytes] = []
+        for entry in decoded:
+            if isinstance(entry, Entry):
+                session = self.session(key_of(entry))
+                place = keys.entry_id(session.prefix, entry.id)
+                (absent if session.is_new else stored).append(place)
+        found = self.store.get_many(stored) if stored else {}
+        self._rows.expect({key: found.get(key) for key in (*absent, *stored)})
+
+    def _fold_one(
+        self, record: LogRecord, entry: Entry, touched: dict[bytes, Session]
+    ) -> BadRecord | None:
         assert record.key is not None
         assert record.value is not None
         session = touched.get(record.key)
@@ -194,6 +205,19 @@ class Processor:
             self.store.wipe()
             return None
         return row
+
+
+def _decoded(record: LogRecord) -> Entry | BadRecord | None:
+    """Return the entry, why there is none, or ``None`` for a record of the log itself."""
+    try:
+        entry = decode_record(record.key, record.value)
+    except BadRecord as error:
+        return error
+    if entry.tenant_id == SYSTEM_TENANT:
+        return None
+    if entry.parent_id is UNSET:
+        return BadRecord("parent", "names no parent: it is an id or null on the log")
+    return entry
 
 
 def _hash(record: LogRecord) -> str:

@@ -45,6 +45,11 @@ _TABLES: Final = (
 _GET: Final = "SELECT value FROM rows WHERE partition = ? AND key = ?"
 _PUT: Final = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
 _DELETE: Final = "DELETE FROM rows WHERE partition = ? AND key = ?"
+_MANY: Final = 256
+"""Rows asked for by one statement."""
+_GET_MANY: Final = (
+    f"SELECT key, value FROM rows WHERE partition = ? AND key IN ({','.join('?' * _MANY)})"
+)
 _GET_OPERATIONAL: Final = "SELECT value FROM operational WHERE partition = ? AND key = ?"
 _PUT_OPERATIONAL: Final = "INSERT OR REPLACE INTO operational VALUES (?, ?, ?)"
 _DELETE_OPERATIONAL: Final = "DELETE FROM operational WHERE partition = ? AND key = ?"
@@ -169,6 +174,14 @@ class SqliteStore:
     def get(self, key: bytes) -> bytes | None:
         found = self._file.read(self, _GET, self.partition, key)
         return found[0][0] if found else None
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), _MANY):
+            asked = [*keys[start : start + _MANY]]
+            asked += asked[-1:] * (_MANY - len(asked))
+            found.update(self._file.read(self, _GET_MANY, self.partition, *asked))
+        return found
 
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
