@@ -56,7 +56,10 @@ def decide(session: Session, leaf: LeafHead) -> RunCompactor | RefuseCompaction 
         return None
     if request is not None and leaf.flushes:
         return None
-    through = _through(session, leaf, settings.context.recent_messages)
+    keep = settings.context.recent_messages
+    if request is not None and request.keep_recent is not None:
+        keep = request.keep_recent
+    through = _through(session, leaf, keep)
     if not leaf.n_active and not leaf.n_reflections:
         reason = "nothing_folded"
     elif through is None:
@@ -83,7 +86,7 @@ def decide(session: Session, leaf: LeafHead) -> RunCompactor | RefuseCompaction 
             cause=cause,
             anchor_id=leaf.tip_id,
             through_id=through,
-            trigger="threshold" if request is None else "manual",
+            trigger="threshold" if request is None else request.trigger,
         )
     return None if request is None else _refusal(session, leaf, request.cause, reason)
 

@@ -89,14 +89,20 @@ class Flush(msgspec.Struct, array_like=True):
     """Reflect over all active observations, not only the uncovered ones."""
     reflect_to: int = -1
     """Observation records to reflect over, fixed when coverage got there; -1 = not yet."""
+    respects_thresholds: bool = False
+    """The reference's flush: a stage below its threshold is passed over (row 18)."""
     n_observations: int = 0
     n_reflections: int = 0
     n_dropped: int = 0
 
 
 class CompactRequest(msgspec.Struct, array_like=True, frozen=True):
+    """A compaction a host has asked for."""
+
     cause: str
-    ordinal: int
+    trigger: str
+    keep_recent: int | None = None
+    """Messages that stay raw; ``None``: the setting's."""
 
 
 class Rejections(msgspec.Struct, array_like=True):

@@ -203,7 +203,12 @@ def _oblige_observer(session: Session, leaf: LeafHead) -> None:
                     break
     for flush in leaf.flushes:
         if flush.reflect_to < 0 and flush.ordinal <= leaf.coverage_ordinal:
-            flush.reflect_to = leaf.n_records
+            reached = leaf.uncovered_tokens >= (
+                settings_of(session, leaf).reflection.observation_tokens
+            )
+            passed_over = flush.respects_thresholds and not reached
+            flush.reflect_to = 0 if passed_over else leaf.n_records
+            flush.full = flush.full and not passed_over
 
 
 def _reflect(session: Session, leaf: LeafHead, item: Item, record: ReflectionsRecorded) -> None:
@@ -344,21 +349,37 @@ def _fold_fact(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -
             _oblige_reflector(session, leaf)
         case "om.flush.requested":
             if len(leaf.flushes) < MAX_REQUESTS:
-                full = data.get("fullReflectionRebuild") is True
-                leaf.flushes = [*leaf.flushes, Flush(entry.id, item.anchor, full)]
+                leaf.flushes = [*leaf.flushes, _flush(session, leaf, item, data)]
                 _oblige_observer(session, leaf)
         case "om.flush.completed" | "om.flush.failed":
             ended = data.get("flushId")
             leaf.flushes = [flush for flush in leaf.flushes if flush.cause != ended]
         case "om.compact.requested":
             if len(leaf.compact_requests) < MAX_REQUESTS:
-                request = CompactRequest(entry.id, item.anchor)
+                keep = data.get("keepRecentEntries")
+                request = CompactRequest(
+                    cause=entry.id,
+                    trigger=_text(data.get("trigger")) or "manual",
+                    keep_recent=keep if isinstance(keep, int) and keep >= 0 else None,
+                )
                 leaf.compact_requests = [*leaf.compact_requests, request]
         case "om.compact.completed" | "om.compact.failed":
             ended = data.get("requestId")
             leaf.compact_requests = [
                 request for request in leaf.compact_requests if request.cause != ended
             ]
+
+
+def _flush(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -> Flush:
+    respects = data.get("respectThresholds") is True
+    wanted = settings_of(session, leaf).observation.message_tokens
+    passed_over = respects and leaf.pending_tokens < wanted
+    return Flush(
+        cause=item.entry.id,
+        ordinal=0 if passed_over else item.anchor,
+        full=data.get("fullReflectionRebuild") is True,
+        respects_thresholds=respects,
+    )
 
 
 def _scope(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -> None:

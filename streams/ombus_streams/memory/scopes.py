@@ -90,7 +90,7 @@ def evolve(scope_map: ScopeMap, entry: Entry) -> ScopeMap:
         case "om.scope.entered":
             return _enter(scope_map, data.get("scopeId"))
         case "om.scope.left":
-            return _leave(scope_map)
+            return _leave(scope_map, data.get("scopeId"))
         case "om.scope.bound":
             return _bind(scope_map, data)
         case "om.scope.unbound":
@@ -172,8 +172,9 @@ def _enter(scope_map: ScopeMap, scope_id: JsonValue) -> ScopeMap:
     return msgspec.structs.replace(scope_map, stack=path)
 
 
-def _leave(scope_map: ScopeMap) -> ScopeMap:
-    if len(scope_map.stack) == 1:
+def _leave(scope_map: ScopeMap, scope_id: JsonValue) -> ScopeMap:
+    """Pop the leaf. A record of ours names it, so that it pops no other handle's scope."""
+    if len(scope_map.stack) == 1 or scope_id not in (None, scope_map.leaf):
         return scope_map
     return msgspec.structs.replace(scope_map, stack=scope_map.stack[:-1])
 

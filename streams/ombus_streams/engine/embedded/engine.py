@@ -23,11 +23,12 @@ from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory import keys
+from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.dead_letters import draft_of
-from ombus_streams.runtime.errors import Refused, RetryableError, RuntimeFault, TerminalError
+from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
@@ -135,7 +136,7 @@ class Engine:
             session = self.processors[partition].session(task.slot[0])
             entry = await self.interpreter.perform(session, task.effect)
             (position,) = await asyncio.to_thread(self.append, [entry])
-        except (Refused, RetryableError, TerminalError, RuntimeFault) as error:
+        except (RuntimeFault, MemoryFault) as error:
             scheduler.failed(task.slot, task.effect, error, self._now_ms())
             return False
         except BaseException:
