@@ -57,9 +57,10 @@ _ERROR: Final = re.compile(
     re.M,
 )
 _WENT_WRONG: Final = re.compile(
-    r"\b(?:not (?:found|exist|allowed|permitted|a |an )|no such|no match\w*|denied|refused|reject\w+|"
-    r"timed? ?out|invalid|unable|missing|abort\w*|unexpected|expected|unknown|unsupported|failed|"
-    r"failure|(?:could|can|does|did|is|was)(?: not|n't)|exceed\w*|conflict\w*|killed|too (?:large|many))\b",
+    r"\b(?:not (?:found|exist|allowed|permitted|a |an )|no such|no match\w*|denied|refused|"
+    r"reject\w+|timed? ?out|invalid|unable|missing|abort\w*|unexpected|expected|unknown|"
+    r"unsupported|failed|failure|(?:could|can|does|did|is|was)(?: not|n't)|exceed\w*|conflict\w*|"
+    r"killed|too (?:large|many))\b",
     re.I,
 )
 """What a tool says when it fails; other lines of it are prose and stay where they are."""
