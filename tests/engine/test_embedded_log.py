@@ -28,8 +28,12 @@ AT_ONCE = timedelta(0)
 
 
 def open_log(folder: Path, partitions: int | None = 2, busy_ms: int = 10_000) -> SqliteLog:
-    busy_timeout = timedelta(milliseconds=busy_ms)
-    return SqliteLog(folder, ManualClock(), partitions=partitions, busy_timeout=busy_timeout)
+    return SqliteLog(
+        folder,
+        ManualClock(),
+        partitions=partitions,
+        busy_timeout=timedelta(milliseconds=busy_ms),
+    )
 
 
 def draft(value: str) -> Draft:
@@ -107,14 +111,16 @@ def test_a_failed_append_leaves_nothing_and_the_next_one_works(tmp_path: Path) -
 
 
 def test_a_waiting_reader_is_woken_by_an_append_here(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+    never = timedelta(hours=1)
+    log = SqliteLog(tmp_path, ManualClock(), partitions=2, poll_interval=never)
     (position,) = log.append([draft("1")])
-    end = {position.partition: position.offset + 1}
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(log.wait, end, SOON)
-        log.append([draft("2")])
-        assert waiting.result() is True
-    log.close()
+        waiting = pool.submit(log.wait, {position.partition: position.offset + 1}, never)
+        try:
+            log.append([draft("2")])
+            assert waiting.result(SOON.total_seconds()) is True
+        finally:
+            log.close()
 
 
 def test_a_waiting_reader_notices_another_handle_s_append(tmp_path: Path) -> None:
@@ -217,6 +223,18 @@ def test_a_lock_held_too_long_is_an_error_to_retry(tmp_path: Path) -> None:
     other.close()
     log.append([draft("1")])
     assert values(log) == [b"1"]
+    log.close()
+
+
+def test_appends_that_share_a_failed_transaction_all_hear_of_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path, busy_ms=200)
+    other = sqlite3.connect(log.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(4) as pool:
+        appends = [pool.submit(log.append, [draft(str(number))]) for number in range(4)]
+        failures = [append.exception(SOON.total_seconds()) for append in appends]
+    assert [type(failure) for failure in failures] == [StorageBusy] * 4
+    other.close()
     log.close()
 
 
