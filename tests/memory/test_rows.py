@@ -117,6 +117,18 @@ def test_cleared_changes_are_forgotten() -> None:
     assert overlay.changes == {b"c": None}
 
 
+def test_expected_rows_are_read_below_the_changes_and_forgotten_with_them() -> None:
+    stored = MemoryRows({b"a": b"1"})
+    overlay = Overlay(stored)
+    overlay.expect({b"a": b"1", b"b": None})
+    overlay.put(b"b", b"2")
+    overlay.delete(b"a")
+    assert (overlay.get(b"a"), overlay.get(b"b")) == (None, b"2")
+    overlay.clear()
+    stored.put(b"b", b"3")
+    assert (overlay.get(b"a"), overlay.get(b"b")) == (b"1", b"3")
+
+
 def test_a_key_written_many_times_is_one_row() -> None:
     rows: Rows = (overlay := Overlay(MemoryRows()))
     for value in (b"1", b"2"):

@@ -168,6 +168,15 @@ def test_a_long_scan_yields_every_row_once(store: StateStore) -> None:
     assert [key for key, _ in store.scan(b"r", reverse=True)] == sorted(rows, reverse=True)
 
 
+def test_many_rows_are_read_at_once_and_absent_ones_left_out(store: StateStore) -> None:
+    rows: dict[bytes, bytes | None] = {b"r%05d" % number: b"%d" % number for number in range(600)}
+    store.commit(rows, None, at(1))
+    assert store.get_many([]) == {}
+    assert store.get_many([b"none"]) == {}
+    assert store.get_many([b"r00001", b"none", b"r00001", b"\xff"]) == {b"r00001": b"1"}
+    assert store.get_many([*rows, b"none"]) == rows
+
+
 def test_an_overlay_over_a_store_is_the_next_batch(store: StateStore) -> None:
     store.commit(ROWS, None, at(1))
     batch = Overlay(store)

@@ -96,7 +96,8 @@ class Readers:
     def __init__(
         self, path: Path, synchronous: Synchronous, busy_timeout: timedelta = BUSY_TIMEOUT
     ) -> None:
-        self._path, self._synchronous, self._busy_timeout = path, synchronous, busy_timeout
+        self._path, self._busy_timeout = path, busy_timeout
+        self._synchronous: Synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._closed = False
