@@ -154,3 +154,18 @@ def test_what_our_own_recall_tool_answers_is_no_news() -> None:
     ]
 
     assert contents(*entries) == []
+
+
+def test_colours_of_a_terminal_are_left_out() -> None:
+    output = "\x1b[31;1mError: \x1b[0mlinker failed\nexit code 2"
+
+    assert contents(*ran(1, "make", output)) == ["Failed `make`: exit 2, Error: linker failed"]
+
+
+def test_a_search_is_named_by_what_it_looked_for() -> None:
+    entries = [
+        called("c1", "t1", "Grep", path="/project", pattern="def fold"),
+        answered("r1", "t1", "Grep", "a.py:1"),
+    ]
+
+    assert contents(*entries) == ["Ran `Grep`: def fold"]

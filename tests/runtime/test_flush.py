@@ -11,14 +11,8 @@ from ombus_streams.memory.ledger import fold
 from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.scripted import Scripted, Turn, call
 from ombus_streams.runtime.errors import TerminalError
-from ombus_streams.runtime.flush import (
-    FlushResult,
-    FlushStatus,
-    MemoryFlush,
-    Stage,
-    Worker,
-    limits_of,
-)
+from ombus_streams.runtime.flush import MemoryFlush
+from ombus_streams.runtime.flush_port import FlushResult, FlushStatus, Stage, Worker, limits_of
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, Text, TurnEvent
 
 from tests.support.ledgers import AT, entry, message

@@ -80,6 +80,7 @@ _UNSEEN: Final = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]+"
 )
 """What a reader cannot see but a model can: controls, direction marks, tag characters."""
+COLOUR: Final = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
 _BLANKS: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"\w+(?:['’.:/_-]+\w+)*")
 IDENTIFIER: Final = re.compile(
@@ -143,7 +144,9 @@ def body_of(content: str) -> str:
 
 def clean(text: str) -> str:
     """Return ``text`` as one line without characters that only a machine would notice."""
-    return _BLANKS.sub(" ", _UNSEEN.sub(" ", text)).strip()
+    if not text.isprintable():
+        text = _UNSEEN.sub(" ", COLOUR.sub("", text))
+    return _BLANKS.sub(" ", text).strip()
 
 
 def shorten(text: str, max_chars: int) -> str:

@@ -1,7 +1,6 @@
 """What tools did: the final state of each file, command and failure, never what a result says.
 
-A result is the output of a program. Of it only exit codes, error messages, test counts and commit
-ids are read; a sentence in it that speaks to a model is left where it is.
+Calls say what was tried, ``results`` how it ended.
 """
 
 import re
@@ -13,6 +12,17 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import Relevance
 
 from ombus_streams.providers.lines import Kind, Line, clean, write
+from ombus_streams.providers.results import (
+    commit_of,
+    counts_failures,
+    error_line,
+    exit_code,
+    failed_tests,
+    failure_line,
+    quoted,
+    test_counts,
+    text_of,
+)
 
 Action = Literal["change", "create", "delete", "command", "read", "search", "delegate", "other"]
 
@@ -43,47 +53,10 @@ _TAIL: Final = re.compile(r"\s*(?:2>&1|2>/dev/null|\|\s*(?:tail|head)\b[^|]*|\|\
 _LOOKING: Final = re.compile(
     r"^(?:ls|cat|grep|rg|find|head|tail|sed -n|pwd|echo|wc|which|tree|file|stat|type|sleep|env|"
     r"git (?:status|diff|log|show|branch|remote|grep|blame|rev-parse)|du|df|ps|date|man|jq|awk|"
-    r"less|node -[ep]|python3? -c)\b"
-)
-_EXIT: Final = re.compile(
-    r"(?:exit(?:ed)?(?: with)?(?: code| status)?|exit_code\"?|exitCode\"?|returncode)[:= ]+"
-    r"(-?\d{1,3})\b",
+    r"less|node -[ep]|python3? -c|Get-(?:Content|ChildItem|Item|Location)|Test-Path|"
+    r"Select-String|dir)\b",
     re.I,
 )
-_ERROR: Final = re.compile(
-    r"^.{0,80}?(?:\b\w*(?:Error|Exception)\b:?|\berror(?:\[\w+\]| TS\d+)?:|\bERR!|\bfatal:|"
-    r"\bpanic(?:ked)?\b|command not found|No such file or directory|Permission denied|\bFAILED\b|"
-    r"\bCannot (?:find|read)).*$",
-    re.M,
-)
-_WENT_WRONG: Final = re.compile(
-    r"\b(?:not (?:found|exist|allowed|permitted|a |an )|no such|no match\w*|denied|refused|"
-    r"reject\w+|timed? ?out|invalid|unable|missing|abort\w*|unexpected|expected|unknown|"
-    r"unsupported|failed|failure|(?:could|can|does|did|is|was)(?: not|n't)|exceed\w*|conflict\w*|"
-    r"killed|too (?:large|many))\b",
-    re.I,
-)
-"""What a tool says when it fails; other lines of it are prose and stay where they are."""
-_TESTS: Final = re.compile(
-    r"(?P<pytest>(?:\d+ \w+, )*\d+ (?:passed|failed)(?:, \d+ \w+)*(?: in [\d.]+s)?)|"
-    r"(?P<cargo>test result: (?:ok|FAILED)\. \d+ passed; \d+ failed)|"
-    r"(?P<jest>Tests:\s+[^\n]{0,80}\btotal\b)|"
-    r"(?P<mocha>\b\d+ passing\b(?:[^\n]*\n\s*\d+ failing)?)|"
-    r"(?P<unittest>Ran \d+ tests? in [\d.]+s\s+(?:OK|FAILED[^\n]*))|"
-    r"(?P<node>ℹ pass \d+\s+ℹ fail \d+|# pass \d+\s+# fail \d+)"
-)
-_FAILED_TEST: Final = re.compile(r"^(?:FAILED|--- FAIL:|✖|×|not ok \d+ -)\s+(\S[^\n]{0,80})", re.M)
-_BAD_COUNT: Final = re.compile(r"\b[1-9]\d* (?:failed|errors?|failing)|FAILED|\bfail [1-9]")
-_COMMIT: Final = re.compile(r"^\[([\w./-]+)(?: \(root-commit\))? ([0-9a-f]{7,40})\] (.+)$", re.M)
-_TO_A_MODEL: Final = re.compile(
-    r"\b(?:ignore|disregard|forget) (?:all|any|the|your|previous|prior)|system prompt|"
-    r"\binstructions?\b|\b(?:you (?:must|should|are now)|the user (?:wants|said|asked)|as an ai|"
-    r"assistant:|user:|human:)",
-    re.I,
-)
-
-MAX_READ_CHARS: Final = 6_000
-"""Of one result, head and tail each: where programs say how they ended."""
 MAX_NAMED_PATHS: Final = 8
 
 
@@ -129,21 +102,21 @@ class Outcomes:
         name = str(block.get("name"))
         call = self._calls.pop(str(block.get("toolCallId")), None)
         is_error = bool(block.get("error"))
-        text = _ends(_text(block.get("error") if is_error else block.get("result")))
+        text = text_of(block.get("error") if is_error else block.get("result"))
         arguments = call.arguments if call is not None else None
         said = arguments if isinstance(arguments, dict) else {}
         action = _action(name if call is None else call.name, said)
         sources = [entry_id] if call is None else [call.entry_id, entry_id]
         if action == "command":
             self._ran(_command(arguments), text, is_error, sources, place)
-        elif is_error or (call is None and _is_failure(text)):
+        elif is_error or (call is None and exit_code(text) not in (None, 0)):
             self._broke(name, _subject(arguments), text, sources, place)
         elif action in ("change", "create", "delete"):
             self._wrote(action, said, arguments, sources, place)
         elif action == "read":
             for path in _paths(said)[:1]:
                 self._read.setdefault(path, (sources[0], place))
-        elif action in ("search", "delegate") and (subject := _subject(arguments)):
+        elif action in ("search", "delegate") and (subject := _subject(arguments, _TASK_KEYS)):
             state = self._state(f"{name} {subject}", "ran", sources, place)
             state.parts, state.relevance = (name, subject), "low"
 
@@ -178,23 +151,23 @@ class Outcomes:
     def _ran(self, command: str, text: str, is_error: bool, sources: list[str], place: int) -> None:
         if not command:
             return
-        code = _exit_code(text)
+        code = exit_code(text)
         failed = is_error or code not in (None, 0)
-        commit, tests = _COMMIT.search(text), _last(_TESTS, text)
-        if commit and not failed and "git" in command and not _TO_A_MODEL.search(commit[3]):
-            state = self._state(f"commit {commit[2]}", "committed", sources, place)
-            state.parts, state.relevance = (f"{commit[2]} on {commit[1]}: {commit[3]}",), "high"
+        commit, tests = commit_of(text), test_counts(text)
+        if commit and not failed and "git" in command:
+            state = self._state(f"commit {commit.hash}", "committed", sources, place)
+            state.parts = (f"{commit.hash} on {commit.branch}: {commit.subject}",)
+            state.relevance = "high"
             return
         if tests:
             state = self._state(f"$ {command}", "tests", sources, place)
-            failed = failed or bool(_BAD_COUNT.search(tests))
-            named = [clean(item) for item in _FAILED_TEST.findall(text)[:2] if failed]
-            named = [item for item in named if not _TO_A_MODEL.search(item)]
-            state.parts = (_cut(command), "; ".join([clean(tests), *named]))
+            failed = failed or counts_failures(tests)
+            named = failed_tests(text) if failed else []
+            state.parts = (quoted(command), "; ".join([clean(tests), *named]))
             state.relevance = "high"
             state.n_failed += failed
             return
-        error = _error_line(text)
+        error = error_line(text)
         is_looking = bool(_LOOKING.match(command))
         if is_looking and code in (None, 0, 1) and not (is_error and code is None):
             # Looking is no outcome, and finding nothing is no failure.
@@ -204,7 +177,7 @@ class Outcomes:
         outcome = "" if code is None else f"exit {code}"
         if failed:
             state.n_failed += 1
-            said = error or _failure_line(text, is_last_first=True)
+            said = error or failure_line(text, is_last_first=True)
             outcome = ", ".join(part for part in (outcome, said) if part) or "failed"
             is_idle = is_looking or "abort" in outcome.lower()
             state.relevance = "low" if is_idle else "high"
@@ -214,12 +187,12 @@ class Outcomes:
                 outcome, state.relevance = f"{outcome}, {error}", "medium"
             else:
                 state.relevance = "medium" if state.n_failed else "low"
-        state.parts = (_cut(command), outcome)
+        state.parts = (quoted(command), outcome)
 
     def _broke(self, name: str, subject: str, text: str, sources: list[str], place: int) -> None:
         state = self._state(f"{name} {subject}", "failed", sources, place)
-        what = _cut(f"{name} {subject}".strip())
-        state.parts = (what, _error_line(text) or _failure_line(text) or "failed")
+        what = quoted(f"{name} {subject}".strip())
+        state.parts = (what, error_line(text) or failure_line(text) or "failed")
         state.relevance = "medium"
         state.n_failed += 1
 
@@ -304,78 +277,11 @@ def _command(arguments: JsonValue) -> str:
     return clean(command)
 
 
-def _subject(arguments: JsonValue) -> str:
+def _subject(arguments: JsonValue, keys: tuple[str, ...] = (*_PATH_KEYS, *_TASK_KEYS)) -> str:
     if not isinstance(arguments, dict):
         return ""
-    for key in (*_PATH_KEYS, *_TASK_KEYS):
+    for key in keys:
         value = arguments.get(key)
         if isinstance(value, str) and value.strip():
-            return _cut(clean(value.strip().split("\n")[0]))
+            return quoted(clean(value.strip().split("\n")[0]))
     return ""
-
-
-def _text(value: JsonValue) -> str:
-    match value:
-        case str():
-            return value
-        case list():
-            return "\n".join(part for part in map(_text, value[:20]) if part)
-        case dict():
-            parts = [_text(value[key]) for key in _TEXT_KEYS if key in value]
-            code = next((value[key] for key in _CODE_KEYS if key in value), None)
-            if isinstance(code, int) and not isinstance(code, bool):
-                parts.append(f"exit code {code}")
-            return "\n".join(part for part in parts if part)
-        case _:
-            return ""
-
-
-_TEXT_KEYS: Final = ("text", "content", "output", "stdout", "stderr", "message", "error", "result")
-_CODE_KEYS: Final = ("exitCode", "exit_code", "returncode", "code")
-
-
-def _ends(text: str) -> str:
-    if len(text) <= 2 * MAX_READ_CHARS:
-        return text
-    return f"{text[:MAX_READ_CHARS]}\n{text[-MAX_READ_CHARS:]}"
-
-
-def _exit_code(text: str) -> int | None:
-    found = _last(_EXIT, text[-400:] if len(text) > 800 else text)
-    code = re.search(r"-?\d+$", found) if found else None
-    return int(code[0]) if code else None
-
-
-def _is_failure(text: str) -> bool:
-    return bool(text) and _exit_code(text) not in (None, 0)
-
-
-def _error_line(text: str) -> str:
-    lines = [clean(match[0]) for match in _ERROR.finditer(text)]
-    # What npm says is that something failed, not what.
-    lines.sort(key=lambda line: line.startswith("npm "))
-    # A traceback names its error last, a compiler its first error first.
-    if "Traceback (most recent call last)" in text:
-        lines.reverse()
-    return next((_cut(line) for line in lines if not _TO_A_MODEL.search(line)), "")
-
-
-def _failure_line(text: str, is_last_first: bool = False) -> str:
-    """Return a line that says what went wrong without the word error, or nothing."""
-    lines = text.split("\n")
-    for raw in reversed(lines) if is_last_first else lines:
-        line = clean(raw)
-        if _WENT_WRONG.search(line) and not (_EXIT.search(line) or _TO_A_MODEL.search(line)):
-            return _cut(line)
-    return ""
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str:
-    found = ""
-    for match in pattern.finditer(text):
-        found = match[0]
-    return found
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 140 else text[:139].rsplit(" ", 1)[0] + "…"

@@ -14,7 +14,8 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.settings import resolve_settings
 from ombus_streams.providers.scripted import Scripted
-from ombus_streams.runtime.flush import FlushResult, MemoryFlush, Stage, Worker, limits_of
+from ombus_streams.runtime.flush import MemoryFlush
+from ombus_streams.runtime.flush_port import FlushResult, Stage, Worker, limits_of
 
 from tests.conformance.areas.workers import script
 from tests.conformance.cases import Result, UnknownOp, entries_of, secrets_of
