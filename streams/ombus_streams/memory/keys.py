@@ -92,7 +92,8 @@ def all_parked(prefix: bytes) -> bytes:
 
 
 def waiting(prefix: bytes, parent: str, arrival: int | None = None) -> bytes:
-    start = prefix + b"w" + parent.encode() + b"\x00"
+    name = parent.encode()  # anything may be on the log as a parent, a zero byte included
+    start = prefix + b"w" + _LEAF.pack(len(name)) + name
     return start if arrival is None else start + _NUMBER.pack(arrival)
 
 
@@ -135,12 +136,14 @@ def described(key: bytes) -> tuple[str, str]:
     session, _, rest = key.partition(b"\x00")
     family, name = chr(rest[0]) if rest else "", rest[1:]
     if family in "ip":
-        shown = name.decode("ascii", "replace") if family == "i" else str(number_at_end(key))
-    elif family in "wka":
-        at = 0 if family == "w" else _LEAF.size
-        shown = name[at:].partition(b"\x00")[0].decode("utf-8", "replace")
-        if at:
-            shown = f"{shown} of leaf {_LEAF.unpack(name[:at])[0]}"
+        shown = name.decode("ascii", "replace")
+        if family == "p":
+            shown = str(int.from_bytes(name, "big"))
+    elif family == "w":
+        shown = name[_LEAF.size : -_NUMBER.size].decode("utf-8", "replace")
+    elif family in "ka":
+        shown = name[_LEAF.size :].decode("utf-8", "replace")
+        shown = f"{shown} of leaf {int.from_bytes(name[: _LEAF.size], 'big')}"
     else:
         shown = "/".join(str(int.from_bytes(part, "big")) for part in _parts(name))
     return session.decode("utf-8", "replace"), f"{FAMILIES.get(family, family)} {shown}".rstrip()

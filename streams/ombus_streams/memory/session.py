@@ -4,6 +4,7 @@ Nothing here decides. A session is opened over any rows (a store's, a snapshot's
 once ``duties.save`` has put the changed heads back, the rows alone are the session.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
@@ -20,10 +21,11 @@ from ombus_streams.memory.head import (
     EntryRow,
     IdRow,
     InvalidationRow,
-    ItemRow,
     LeafHead,
     NameRow,
+    ObservationRow,
     ParkedRow,
+    ReflectionRow,
     ScopeRow,
     SessionHead,
 )
@@ -36,8 +38,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _DECODERS: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
     row: msgspec.msgpack.Decoder(row)
     for row in (
-        AcceptedRow, EntryRow, IdRow, InvalidationRow, ItemRow, LeafHead, NameRow, ParkedRow,
-        ScopeRow, SessionHead,
+        AcceptedRow, EntryRow, IdRow, InvalidationRow, LeafHead, NameRow, ObservationRow,
+        ParkedRow, ReflectionRow, ScopeRow, SessionHead,
     )
 }  # fmt: skip
 
@@ -77,7 +79,11 @@ class Session:
             yield key, decoder.decode(value)
 
     def write(self, key: bytes, row: object) -> None:
-        self.rows.put(key, _encode(row))
+        try:
+            value = _encode(row)
+        except OverflowError:
+            value = _encode(_narrowed(msgspec.to_builtins(row, builtin_types=(bytes,))))
+        self.rows.put(key, value)
 
     def leaf(self, segment: int) -> LeafHead:
         """Return the head of an existing leaf."""
@@ -202,3 +208,16 @@ def view(session: Session, lineage: list[tuple[int, int]]) -> Iterator[tuple[int
 def is_on(lineage: list[tuple[int, int]], segment: int, ordinal: int) -> bool:
     """Say whether the chain holds the entry at this place."""
     return any(own == segment and ordinal <= cutoff for own, cutoff in lineage)
+
+
+def _narrowed(value: object) -> object:
+    """Return ``value`` with the integers no row can hold as JavaScript reads and writes them."""
+    match value:
+        case int() if not -(2**63) <= value < 2**64:
+            return float(value) if abs(value) <= sys.float_info.max else None
+        case list() | tuple():
+            return [_narrowed(item) for item in value]
+        case dict():
+            return {key: _narrowed(item) for key, item in value.items()}
+        case _:
+            return value
