@@ -300,3 +300,27 @@ def test_a_cancelled_run_is_cancelled_not_failed() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run_loop(provider, request(WorkerLimits()), {"note": lambda _: None}))
+
+
+class Endless:
+    """A provider that would call for ever, and counts how far it got."""
+
+    name = model = "endless"
+
+    def __init__(self) -> None:
+        self.n_yielded = 0
+
+    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        while True:
+            self.n_yielded += 1
+            yield call("note", text="x" * 100)
+
+
+def test_the_stream_is_left_at_the_first_call_that_would_not_fit_the_transcript() -> None:
+    provider = Endless()
+    limits = WorkerLimits(max_message_bytes=1_000)
+
+    with pytest.raises(WorkerFailed, match="transcript exceeds 1000 bytes"):
+        asyncio.run(run_loop(provider, request(limits), {"note": lambda _: None}))
+
+    assert provider.n_yielded < limits.max_tool_calls_per_turn
