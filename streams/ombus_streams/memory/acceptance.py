@@ -19,7 +19,8 @@ from ombus_schemas.records import (
 
 from ombus_streams.memory import keys
 from ombus_streams.memory.head import AcceptedRow, InvalidationRow, LeafHead
-from ombus_streams.memory.items import name_of, observation_in, observation_row, observations
+from ombus_streams.memory.items import name_of, observation_row, observations
+from ombus_streams.memory.ledger import blocks_observation
 from ombus_streams.memory.session import Session, is_on
 
 Verdict = Literal[
@@ -132,7 +133,7 @@ def judge_compaction(
     for row in _later_invalidations(session, record, ordinal):
         ids = set(row.ids)
         for observation in record.memory.observations:
-            if observation.id in ids or not ids.isdisjoint(observation.source_entry_ids):
+            if blocks_observation(ids, observation):
                 return "invalidated"
         for reflection in record.memory.reflections:
             supports = reflection.supporting_observation_ids
@@ -163,10 +164,8 @@ def _unless_invalidated(
     rows = _later_invalidations(session, record, ordinal)
     ids = {name for row in rows for name in row.ids}
     if ids:
-        for held, observation in observations(session, leaf, "invalidated"):
-            if after < held.record_number <= up_to and (
-                observation.id in ids or not ids.isdisjoint(observation.source_entry_ids)
-            ):
+        for held in observations(session, leaf, "invalidated"):
+            if after < held.record_number <= up_to and blocks_observation(ids, held.item):
                 return "invalidated"
     return "accepted"
 
@@ -175,4 +174,4 @@ def _is_hit(session: Session, leaf: LeafHead, memory_id: str, ids: set[str]) -> 
     if memory_id in ids:
         return True
     row = observation_row(session, leaf, name_of(session, leaf, memory_id))
-    return row is not None and not ids.isdisjoint(observation_in(row).source_entry_ids)
+    return row is not None and blocks_observation(ids, row.item)

@@ -99,8 +99,8 @@ def compact(
     Raises ``SizeExceeded`` when the reflections alone do not fit the payload's cap.
     """
     context = settings_of(session, leaf).context
-    pool = tuple(item for _, item in observations(session, leaf, *ACTIVE))
-    kept_reflections = tuple(item for _, item in reflections(session, leaf, "visible"))
+    pool = tuple(row.item for row in observations(session, leaf, *ACTIVE))
+    kept_reflections = tuple(row.item for row in reflections(session, leaf, "visible"))
     supports = dict.fromkeys(
         support for item in kept_reflections for support in item.supporting_observation_ids
     )

@@ -36,8 +36,8 @@ def _drop(session: Session, leaf: LeafHead) -> RunDropper | None:
     if leaf.active_tokens <= target:
         return None
     pool = [
-        observation
-        for row, observation in observations(session, leaf, *ACTIVE)
+        row.item
+        for row in observations(session, leaf, *ACTIVE)
         if row.record_number <= leaf.pool_records
     ]
     if sum(observation.token_count for observation in pool) <= target:

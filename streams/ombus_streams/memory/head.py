@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.records import Observation, Reflection
 
 FOLD_VERSION: Final = 1
 """Part of folder and group names: another version is built beside, never migrated (section 6)."""
@@ -195,7 +196,7 @@ ItemState = Literal["visible", "trimmed", "dropped", "hidden", "invalidated"]
 
 
 class ItemRow(msgspec.Struct, array_like=True, frozen=True):
-    """One observation or reflection of one leaf; the key's number gives ledger order."""
+    """One item of one leaf; the number in its key gives ledger order."""
 
     state: ItemState
     record: str
@@ -203,7 +204,18 @@ class ItemRow(msgspec.Struct, array_like=True, frozen=True):
     record_number: int
     """The record of its kind that listed it last."""
     scope_id: str | None
-    value: JsonObject
+
+
+class ObservationRow(ItemRow, array_like=True, frozen=True):
+    """An observation."""
+
+    item: Observation
+
+
+class ReflectionRow(ItemRow, array_like=True, frozen=True):
+    """A reflection."""
+
+    item: Reflection
 
 
 class NameRow(msgspec.Struct, array_like=True, frozen=True):

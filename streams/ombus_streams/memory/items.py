@@ -4,24 +4,27 @@ The rules are S6 and S8 with design.md section 12 row 14: the first record of an
 is permanent, only a drop without ``reason: pruned`` or an invalidation hides what rests on it.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 from ombus_schemas.entries import Entry
-from ombus_schemas.records import (
-    Observation,
-    Reflection,
-    observation_json,
-    observation_of,
-    reflection_json,
-    reflection_of,
-)
+from ombus_schemas.records import Observation, Reflection
 
 from ombus_streams.memory import keys
-from ombus_streams.memory.head import InvalidationRow, ItemRow, ItemState, LeafHead, NameRow
+from ombus_streams.memory.head import (
+    InvalidationRow,
+    ItemRow,
+    ItemState,
+    LeafHead,
+    NameRow,
+    ObservationRow,
+    ReflectionRow,
+)
 from ombus_streams.memory.ledger import blocks_observation
 from ombus_streams.memory.session import Session
+
+RowType = TypeVar("RowType", bound=ItemRow)
 
 _OBSERVATION_FAMILY: Final[dict[ItemState, bytes]] = {
     "visible": b"o",
@@ -42,54 +45,26 @@ def name_of(session: Session, leaf: LeafHead, memory_id: str) -> NameRow:
     return session.read(_name_key(session, leaf, memory_id), NameRow) or NameRow()
 
 
-def observations(
-    session: Session, leaf: LeafHead, *states: ItemState
-) -> Iterator[tuple[ItemRow, Observation]]:
+def observations(session: Session, leaf: LeafHead, *states: ItemState) -> Iterator[ObservationRow]:
     """Yield the leaf's observations in these states, in ledger order."""
-    rows: list[tuple[int, ItemRow]] = []
-    for family in dict.fromkeys(_OBSERVATION_FAMILY[state] for state in states):
-        prefix = keys.of_leaf(session.prefix, family, leaf.segment)
-        rows += [(keys.number_at_end(key), row) for key, row in session.scan(prefix, ItemRow)]
-    for _, row in sorted(rows, key=lambda item: item[0]):
-        if row.state in states:
-            yield row, observation_in(row)
+    return _rows(session, leaf, ObservationRow, _OBSERVATION_FAMILY, states)
 
 
-def reflections(
-    session: Session, leaf: LeafHead, *states: ItemState
-) -> Iterator[tuple[ItemRow, Reflection]]:
+def reflections(session: Session, leaf: LeafHead, *states: ItemState) -> Iterator[ReflectionRow]:
     """Yield the leaf's reflections in these states, in ledger order."""
-    rows: list[tuple[int, ItemRow]] = []
-    for family in dict.fromkeys(_REFLECTION_FAMILY[state] for state in states):
-        prefix = keys.of_leaf(session.prefix, family, leaf.segment)
-        rows += [(keys.number_at_end(key), row) for key, row in session.scan(prefix, ItemRow)]
-    for _, row in sorted(rows, key=lambda item: item[0]):
-        if row.state in states:
-            yield row, reflection_in(row)
+    return _rows(session, leaf, ReflectionRow, _REFLECTION_FAMILY, states)
 
 
-def observation_row(session: Session, leaf: LeafHead, name: NameRow) -> ItemRow | None:
+def observation_row(session: Session, leaf: LeafHead, name: NameRow) -> ObservationRow | None:
     """Return the row of the observation a name stands for, if it was recorded."""
     key = _observation_key(session, leaf, name.observation, name.observation_state)
-    return session.read(key, ItemRow) if name.observation else None
+    return session.read(key, ObservationRow) if name.observation else None
 
 
-def reflection_row(session: Session, leaf: LeafHead, name: NameRow) -> ItemRow | None:
+def reflection_row(session: Session, leaf: LeafHead, name: NameRow) -> ReflectionRow | None:
     """Return the row of the reflection a name stands for, if it was recorded."""
     key = _reflection_key(session, leaf, name.reflection, name.reflection_state)
-    return session.read(key, ItemRow) if name.reflection else None
-
-
-def observation_in(row: ItemRow) -> Observation:
-    found = observation_of(row.value)
-    assert found is not None
-    return found
-
-
-def reflection_in(row: ItemRow) -> Reflection:
-    found = reflection_of(row.value)
-    assert found is not None
-    return found
+    return session.read(key, ReflectionRow) if name.reflection else None
 
 
 def add_observation(
@@ -111,7 +86,7 @@ def add_observation(
     if row is not None:
         if row.state in ACTIVE and row.record_number <= leaf.reflected_records < record_number:
             leaf.n_uncovered += 1
-            leaf.uncovered_tokens += observation_in(row).token_count
+            leaf.uncovered_tokens += row.item.token_count
         key = _observation_key(session, leaf, name.observation, name.observation_state)
         session.write(key, replace(row, record_number=max(row.record_number, record_number)))
         return False
@@ -121,10 +96,9 @@ def add_observation(
         leaf.n_invalidated += 1
     leaf.n_observations += 1
     number = leaf.n_observations
-    value = observation_json(observation)
     session.write(
         _observation_key(session, leaf, number, state),
-        ItemRow(state, record, record_number, scope_id, value),
+        ObservationRow(state, record, record_number, scope_id, observation),
     )
     session.write(
         _name_key(session, leaf, observation.id),
@@ -165,7 +139,7 @@ def add_reflection(
     number = leaf.n_reflections
     session.write(
         _reflection_key(session, leaf, number, state),
-        ItemRow(state, record, leaf.n_reflection_records, scope_id, reflection_json(reflection)),
+        ReflectionRow(state, record, leaf.n_reflection_records, scope_id, reflection),
     )
     session.write(
         _name_key(session, leaf, reflection.id),
@@ -191,9 +165,9 @@ def drop(session: Session, leaf: LeafHead, ids: tuple[str, ...], *, pruned: bool
             _move_observation(session, leaf, memory_id, "dropped")
             n_gone += 1
     if hiding:
-        for _, reflection in list(reflections(session, leaf, "visible")):
-            if not hiding.isdisjoint(reflection.supporting_observation_ids):
-                _move_reflection(session, leaf, reflection.id, "hidden")
+        for row in list(reflections(session, leaf, "visible")):
+            if not hiding.isdisjoint(row.item.supporting_observation_ids):
+                _move_reflection(session, leaf, row.item.id, "hidden")
     return n_gone
 
 
@@ -201,20 +175,20 @@ def show_payload(
     session: Session, leaf: LeafHead, payload_ids: frozenset[str], folded_records: int
 ) -> None:
     """Make visible = the payload's observations and those of records after ``folded_records``."""
-    for row, observation in list(observations(session, leaf, *ACTIVE)):
-        shown = observation.id in payload_ids or row.record_number > folded_records
+    for row in list(observations(session, leaf, *ACTIVE)):
+        shown = row.item.id in payload_ids or row.record_number > folded_records
         state: ItemState = "visible" if shown else "trimmed"
         if row.state != state:
-            _move_observation(session, leaf, observation.id, state)
+            _move_observation(session, leaf, row.item.id, state)
 
 
 def recount_uncovered(session: Session, leaf: LeafHead) -> None:
     """Count the active observations that the last reflection has not read."""
     leaf.n_uncovered, leaf.uncovered_tokens = 0, 0
-    for row, observation in observations(session, leaf, *ACTIVE):
+    for row in observations(session, leaf, *ACTIVE):
         if row.record_number > leaf.reflected_records:
             leaf.n_uncovered += 1
-            leaf.uncovered_tokens += observation.token_count
+            leaf.uncovered_tokens += row.item.token_count
 
 
 def invalidate(session: Session, entry: Entry) -> None:
@@ -241,16 +215,35 @@ def invalidate_leaf(session: Session, leaf: LeafHead, row: InvalidationRow) -> N
     ids = set(row.ids)
     blocked = set(ids)
     states: tuple[ItemState, ...] = ("visible", "trimmed", "dropped")
-    for held, observation in list(observations(session, leaf, *states)):
-        if not blocks_observation(ids, observation):
-            continue
-        blocked.add(observation.id)
-        _move_observation(session, leaf, observation.id, "invalidated")
-        leaf.n_invalidated += held.state != "invalidated"
-    for _, reflection in list(reflections(session, leaf, "visible", "hidden")):
-        if reflection.id in ids or not blocked.isdisjoint(reflection.supporting_observation_ids):
-            _move_reflection(session, leaf, reflection.id, "invalidated")
+    for held in list(observations(session, leaf, *states)):
+        if blocks_observation(ids, held.item):
+            blocked.add(held.item.id)
+            _move_observation(session, leaf, held.item.id, "invalidated")
+            leaf.n_invalidated += 1
+    for resting in list(reflections(session, leaf, "visible", "hidden")):
+        supports = resting.item.supporting_observation_ids
+        if resting.item.id in ids or not blocked.isdisjoint(supports):
+            _move_reflection(session, leaf, resting.item.id, "invalidated")
     session.changed(leaf)
+
+
+def _rows(
+    session: Session,
+    leaf: LeafHead,
+    kind: type[RowType],
+    family_by_state: Mapping[ItemState, bytes],
+    states: Sequence[ItemState],
+) -> Iterator[RowType]:
+    families = dict.fromkeys(family_by_state[state] for state in states)
+    rows: list[tuple[bytes, RowType]] = []
+    for family in families:
+        prefix = keys.of_leaf(session.prefix, family, leaf.segment)
+        rows += session.scan(prefix, kind)
+    if len(families) > 1:
+        rows.sort(key=lambda item: item[0][-8:])
+    for _, row in rows:
+        if row.state in states:
+            yield row
 
 
 def _is_invalid(session: Session, item_id: str, ids: tuple[str, ...], ordinal: int) -> bool:
@@ -264,7 +257,6 @@ def _move_observation(session: Session, leaf: LeafHead, memory_id: str, state: I
     name = name_of(session, leaf, memory_id)
     row = observation_row(session, leaf, name)
     assert row is not None
-    observation = observation_in(row)
     session.rows.delete(_observation_key(session, leaf, name.observation, name.observation_state))
     session.write(
         _observation_key(session, leaf, name.observation, state), replace(row, state=state)
@@ -272,10 +264,10 @@ def _move_observation(session: Session, leaf: LeafHead, memory_id: str, state: I
     session.write(_name_key(session, leaf, memory_id), replace(name, observation_state=state))
     change = (state in ACTIVE) - (row.state in ACTIVE)
     leaf.n_active += change
-    leaf.active_tokens += change * observation.token_count
+    leaf.active_tokens += change * row.item.token_count
     if row.record_number > leaf.reflected_records:
         leaf.n_uncovered += change
-        leaf.uncovered_tokens += change * observation.token_count
+        leaf.uncovered_tokens += change * row.item.token_count
 
 
 def _move_reflection(session: Session, leaf: LeafHead, memory_id: str, state: ItemState) -> None:

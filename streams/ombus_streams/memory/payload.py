@@ -19,6 +19,8 @@ POOL_MAX_TOKENS: Final = 20_000
 MAX_BYTES: Final = 524_288
 """Cap of the payload's JSON text."""
 
+_encode: Final = msgspec.json.Encoder().encode
+_EXTRA_BYTES: Final = len(b',"extra":{}')
 _RANK: Final = {relevance: rank for rank, relevance in enumerate(RELEVANCES)}
 
 
@@ -61,7 +63,7 @@ def bound(
     sizes: list[int] = []
     for place, item in enumerate(observations):
         places_by_id.setdefault(item.id, []).append(place)
-        sizes.append(utf8_length(json_text(observation_json(item))))
+        sizes.append(_json_bytes(item))
     kept, kept_bytes = set(range(len(observations))), sum(sizes)
     frame_bytes = {
         flag: utf8_length(json_text(folded_json(flag, (), reflections, dropped_ids)))
@@ -99,3 +101,13 @@ def drop_to_target(observations: Sequence[Observation], target: float) -> tuple[
         gone.append(observations[place].id)
         total = total - observations[place].token_count
     return tuple(gone)
+
+
+def _json_bytes(item: Observation) -> int:
+    """Return the size of the item's JSON text; msgspec writes text as JavaScript does."""
+    if type(item.token_count) is int and not item.extra:
+        try:
+            return len(_encode(item)) - _EXTRA_BYTES
+        except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
+            pass
+    return utf8_length(json_text(observation_json(item)))

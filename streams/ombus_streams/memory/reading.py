@@ -31,10 +31,8 @@ from ombus_streams.memory.head import EntryRow, ItemState, LeafHead
 from ombus_streams.memory.items import (
     ACTIVE,
     name_of,
-    observation_in,
     observation_row,
     observations,
-    reflection_in,
     reflection_row,
     reflections,
 )
@@ -60,8 +58,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 def visible(session: Session, leaf: LeafHead) -> Memory:
     """Return the visible memory: the last payload and what was recorded since, or all of it."""
     return Memory(
-        observations=tuple(item for _, item in observations(session, leaf, "visible")),
-        reflections=tuple(item for _, item in reflections(session, leaf, "visible")),
+        observations=tuple(row.item for row in observations(session, leaf, "visible")),
+        reflections=tuple(row.item for row in reflections(session, leaf, "visible")),
     )
 
 
@@ -84,12 +82,12 @@ def bound_scopes(session: Session, leaf: LeafHead) -> ScopeMap:
         return scope_map
     refs = {scope: dict.fromkeys(bound) for scope, bound in scope_map.refs_by_scope_id.items()}
     states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
-    for row, observation in observations(session, leaf, *states):
+    for row in observations(session, leaf, *states):
         if row.scope_id is not None and row.scope_id in scope_map.scopes:
-            refs.setdefault(row.scope_id, {})[observation_ref(observation.id)] = None
-    for row, reflection in reflections(session, leaf, "visible"):
-        if row.scope_id is not None and row.scope_id in scope_map.scopes:
-            refs.setdefault(row.scope_id, {})[reflection_ref(reflection.id)] = None
+            refs.setdefault(row.scope_id, {})[observation_ref(row.item.id)] = None
+    for held in reflections(session, leaf, "visible"):
+        if held.scope_id is not None and held.scope_id in scope_map.scopes:
+            refs.setdefault(held.scope_id, {})[reflection_ref(held.item.id)] = None
     return msgspec.structs.replace(
         scope_map, refs_by_scope_id={scope: tuple(bound) for scope, bound in refs.items()}
     )
@@ -117,8 +115,8 @@ def view(
     memory = visible(session, leaf)
     if mode == "full":
         memory = Memory(
-            observations=tuple(item for _, item in observations(session, leaf, *ACTIVE)),
-            reflections=tuple(item for _, item in reflections(session, leaf, "visible", "hidden")),
+            observations=tuple(row.item for row in observations(session, leaf, *ACTIVE)),
+            reflections=tuple(row.item for row in reflections(session, leaf, "visible", "hidden")),
         )
     return View(
         mode=mode,
@@ -163,14 +161,14 @@ def recall_at(
     support_ids: Sequence[str] = (memory_id,) if name.observation else ()
     reflection = reflection_row(session, leaf, name)
     if not name.observation and reflection is not None:
-        item = reflection_in(reflection)
+        item = reflection.item
         support_ids = item.supporting_observation_ids
         lines.append(_entry(REFLECTIONS_RECORDED, "reflections", [reflection_json(item)]))
     for support in dict.fromkeys(support_ids):
         support_name = name_of(session, leaf, support)
         row = observation_row(session, leaf, support_name)
         if row is not None:
-            found.append(observation_in(row))
+            found.append(row.item)
         if support_name.dropped:
             dropped.append(support)
     lines.append(

@@ -23,8 +23,8 @@ def decide(session: Session, leaf: LeafHead) -> RunReflector | None:
     for cause, up_to, full in _obligations(session, leaf):
         first = 0 if full else leaf.reflected_records + 1
         ids = tuple(
-            observation.id
-            for row, observation in observations(session, leaf, *ACTIVE)
+            row.item.id
+            for row in observations(session, leaf, *ACTIVE)
             if first <= row.record_number <= up_to
         )
         if ids:
@@ -42,7 +42,7 @@ def is_reflected(session: Session, leaf: LeafHead, flush: Flush) -> bool:
         return True
     return not any(
         leaf.reflected_records < row.record_number <= flush.reflect_to
-        for row, _ in observations(session, leaf, *ACTIVE)
+        for row in observations(session, leaf, *ACTIVE)
     )
 
 

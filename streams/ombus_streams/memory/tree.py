@@ -30,6 +30,9 @@ from ombus_streams.memory.tokens import entry_tokens
 Outcome = Literal["attached", "parked", "duplicate", "repeated_run", "refused"]
 """What an entry came to. Refused: its id is taken by other content; a case for dead letters."""
 
+Known = Literal["new", "same", "other"]
+"""What an id is to a session: not there, there with this content, there with other content."""
+
 _ROOT = IdRow("chain", TRUNK, 0)
 
 
@@ -60,6 +63,17 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
     return outcome
 
 
+def known_as(session: Session, entry: Entry) -> Known:
+    """Say whether the session holds the id of an entry, and with its content: fold, but ask only.
+
+    Whoever appends at least once asks before, so that nothing is appended twice.
+    """
+    place = session.place_of(entry.id)
+    if place is None:
+        return "new"
+    return "same" if _is_same(session, place, entry) else "other"
+
+
 def lineage_of(session: Session, place: IdRow) -> list[tuple[int, int]]:
     """Return the chain that ends at an attached chain entry."""
     if place.segment == TRUNK:
@@ -81,13 +95,7 @@ def leaf_at(session: Session, place: IdRow) -> LeafHead:
 
 def _again(session: Session, known: IdRow, entry: Entry) -> Outcome:
     head = session.head
-    if known.place == "parked":
-        parked = session.read(keys.parked(session.prefix, known.ordinal), ParkedRow)
-        stored = parked.value if parked else None
-    else:
-        row = session.row_at(known)
-        stored = row.value if row else None
-    if stored is None or _content(decode(stored)) == _content(entry):
+    if _is_same(session, known, entry):
         head.n_duplicates += 1
         return "duplicate"
     if entry.id.startswith("om:"):
@@ -95,6 +103,17 @@ def _again(session: Session, known: IdRow, entry: Entry) -> Outcome:
         return "repeated_run"
     head.n_refused += 1
     return "refused"
+
+
+def _is_same(session: Session, known: IdRow, entry: Entry) -> bool:
+    """Say whether the entry kept at ``known`` has the content of ``entry``."""
+    if known.place == "parked":
+        parked = session.read(keys.parked(session.prefix, known.ordinal), ParkedRow)
+        stored = parked.value if parked else None
+    else:
+        row = session.row_at(known)
+        stored = row.value if row else None
+    return stored is None or _content(decode(stored)) == _content(entry)
 
 
 def _content(entry: Entry) -> Entry:

@@ -38,7 +38,6 @@ from ombus_streams.memory.head import LeafHead
 from ombus_streams.memory.items import (
     ACTIVE,
     name_of,
-    observation_in,
     observation_row,
     observations,
     reflections,
@@ -96,7 +95,7 @@ class Interpreter:
         items: tuple[Observation, ...] = ()
         settings = settings_of(session, leaf)
         if run.source_ids:
-            known = [item for _, item in observations(session, leaf, *ACTIVE)]
+            known = [row.item for row in observations(session, leaf, *ACTIVE)]
             result = await run_observer(
                 self._providers["observer"],
                 entries_on(session, leaf, run.source_ids),
@@ -150,7 +149,7 @@ class Interpreter:
                 run.target_tokens,
                 session.session_id,
                 self._limits_for(settings),
-                [item for _, item in reflections(session, leaf, "visible")],
+                [row.item for row in reflections(session, leaf, "visible")],
                 self._secrets,
                 _instruction(settings.dropper),
             )
@@ -260,7 +259,7 @@ def iso(instant: datetime) -> str:
 
 def _named(session: Session, leaf: LeafHead, ids: Sequence[str]) -> list[Observation]:
     rows = (observation_row(session, leaf, name_of(session, leaf, each)) for each in ids)
-    return [observation_in(row) for row in rows if row is not None]
+    return [row.item for row in rows if row is not None]
 
 
 def _instruction(group: WorkerSettings) -> str | None:

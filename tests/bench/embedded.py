@@ -1,0 +1,375 @@
+"""Benchmarks of the embedded engine: ratios of one run, medians of several, a table and a JSON line.
+
+``python -m tests.bench.embedded [--cold 100000] [--rounds 3]``. Nothing here is a test: the numbers
+depend on the machine, the ratios less so. Each floor does the least anybody could do with the same
+bytes in the same process.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+from ombus_schemas.codec import encode
+from ombus_schemas.entries import Entry, Message
+from ombus_schemas.ids import observation_id, reflection_id
+from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.records import OBSERVATIONS_RECORDED, REFLECTIONS_RECORDED
+from ombus_streams.engine.embedded.engine import MAX_BATCH, Engine
+from ombus_streams.memory import compactor, keys, reading
+from ombus_streams.memory.effects import RunCompactor
+from ombus_streams.memory.ledger import fold
+from ombus_streams.providers.extractive import Extractive
+
+TENANT: Final = "bench"
+N_ACTIVE: Final = 400
+N_REFLECTIONS: Final = 60
+OBSERVATIONS_PER_RECORD: Final = 20
+TEXT: Final = (
+    "The parser drops the last token when a line ends in a comment; see src/parse/lexer.py. "
+)
+
+
+class Clock:
+    """The system's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def message(session: str, number: int, parent: str | None) -> Entry:
+    text = f"{number} {TEXT * 5}"
+    return Entry(
+        id=f"e{number}",
+        session_id=session,
+        tenant_id=TENANT,
+        parent_id=parent,
+        timestamp="2026-01-01T00:00:00.000Z",
+        kind="message",
+        schema_version=1,
+        message=Message(
+            role="user" if number % 5 == 0 else "assistant",
+            content=[{"type": "text", "text": text}],
+        ),
+    )
+
+
+def side(session: str, entry_id: str, parent: str, data: JsonObject) -> Entry:
+    return Entry(
+        id=entry_id,
+        session_id=session,
+        tenant_id=TENANT,
+        parent_id=parent,
+        timestamp="2026-01-01T00:00:00.000Z",
+        kind="custom",
+        schema_version=1,
+        data=data,
+        origin="worker",
+        side=True,
+    )
+
+
+def observed(
+    session: str, number: int, covers: int, base: str | None, n_items: int, tokens: int = 20
+) -> Entry:
+    items: list[JsonObject] = []
+    for item in range(n_items):
+        content, sources = f"Fact {number}.{item}: {TEXT}"[:90], [f"e{covers - item % 10}"]
+        items.append(
+            {
+                "id": observation_id(content, sources),
+                "content": content,
+                "timestamp": "2026-01-01T00:00:00.000Z",
+                "relevance": ("low", "medium", "high", "critical")[item % 4],
+                "sourceEntryIds": sources,
+                "tokenCount": tokens,
+            }
+        )
+    data: JsonObject = {
+        "type": OBSERVATIONS_RECORDED,
+        "observations": items,
+        "coversUpToId": f"e{covers}",
+        "base": base,
+    }
+    return side(session, f"om:observer:{number}", f"e{covers}", data)
+
+
+def session_of(session: str, n_entries: int) -> Iterator[Entry]:
+    """Yield a session with ``N_ACTIVE`` observations and ``N_REFLECTIONS`` reflections."""
+    n_records = N_ACTIVE // OBSERVATIONS_PER_RECORD
+    base, parent, ids = None, None, []
+    settings: JsonObject = {
+        "observation": {"messageTokens": 10**9},
+        "reflection": {"observationTokens": 10**9},
+        "context": {"compactAfterTokens": 10**9},
+    }
+    covered = [(n + 1) * (n_entries - 10) // n_records for n in range(n_records)]
+    for number in range(n_entries):
+        entry = message(session, number, parent)
+        parent = entry.id
+        yield entry
+        if number == 0:
+            said: JsonObject = {"type": "om.settings.changed", "settings": settings}
+            yield side(session, "settings", parent, said)
+        while covered and number == covered[0]:
+            covered.pop(0)
+            record = observed(session, len(covered), number, base, OBSERVATIONS_PER_RECORD)
+            base = f"e{number}"
+            assert isinstance(record.data, dict)
+            items = record.data["observations"]
+            assert isinstance(items, list)
+            ids += [item["id"] for item in items if isinstance(item, dict)]
+            yield record
+    reflections: list[JsonObject] = []
+    for number in range(N_REFLECTIONS):
+        content, supports = f"Reflection {number}: {TEXT}", [str(ids[number])]
+        reflections.append(
+            {
+                "id": reflection_id(content, supports),
+                "content": content,
+                "supportingObservationIds": list(supports),
+                "tokenCount": 25,
+            }
+        )
+    data: JsonObject = {
+        "type": REFLECTIONS_RECORDED,
+        "reflections": reflections,
+        "base": None,
+        "through": "om:observer:0",
+    }
+    yield side(session, "om:reflector:0", str(base), data)
+
+
+def median(rounds: int, action: Callable[[], object], repeats: int = 1) -> float:
+    """Return the median seconds of one call."""
+    times: list[float] = []
+    for _ in range(rounds):
+        gc.collect()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            action()
+        times.append((time.perf_counter() - start) / repeats)
+    return statistics.median(times)
+
+
+@contextmanager
+def engine(partitions: int = 1, max_batch: int = MAX_BATCH) -> Iterator[Engine]:
+    folder = Path(tempfile.mkdtemp(prefix="ombus-bench-"))
+    provider = Extractive()
+    made = Engine(
+        folder,
+        Clock(),
+        {"observer": provider, "reflector": provider, "dropper": provider},
+        partitions=partitions,
+        max_batch=max_batch,
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder)
+
+
+def folding(rounds: int, n_entries: int = 20_000) -> dict[str, float]:
+    """Compare folding with decoding and writing the same bytes, and the pure fold with decoding."""
+    parents: dict[str, str] = {}
+    entries: list[Entry] = []
+    for number in range(n_entries):
+        session = f"s{number % 50}"
+        entries.append(message(session, number, parents.get(session)))
+        parents[session] = f"e{number}"
+    raw = [encode(entry) for entry in entries]
+    decoder = msgspec.json.Decoder(Entry)
+    ours: list[float] = []
+    floors: list[float] = []
+    for _ in range(rounds):
+        with engine() as made:
+            for start in range(0, n_entries, MAX_BATCH):
+                made.append(entries[start : start + MAX_BATCH])
+            gc.collect()
+            start_s = time.perf_counter()
+            while made.fold():
+                pass
+            ours.append(time.perf_counter() - start_s)
+            floors.append(_floor(made.folder / "floor.db", raw, decoder))
+    decode = median(rounds, lambda: [decoder.decode(value) for value in raw])
+    pure = median(rounds, lambda: fold(entries))
+    return {
+        "entry_bytes": sum(map(len, raw)) / n_entries,
+        "folded_per_s": n_entries / statistics.median(ours),
+        "floor_per_s": n_entries / statistics.median(floors),
+        "folded_over_floor": statistics.median(
+            floor / our for our, floor in zip(ours, floors, strict=True)
+        ),
+        "fold_over_decode": pure / decode,
+        "engine_fold_over_decode": statistics.median(ours) / decode,
+    }
+
+
+def _floor(path: Path, raw: list[bytes], decoder: msgspec.json.Decoder[Entry]) -> float:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+    gc.collect()
+    start_s = time.perf_counter()
+    for start in range(0, len(raw), MAX_BATCH):
+        rows: list[tuple[bytes, bytes]] = []
+        for offset, value in enumerate(raw[start : start + MAX_BATCH], start):
+            decoder.decode(value)
+            rows.append((offset.to_bytes(8, "big"), value))
+        with connection:
+            connection.executemany("INSERT INTO rows VALUES (?, ?)", rows)
+    seconds = time.perf_counter() - start_s
+    connection.close()
+    return seconds
+
+
+def reads(rounds: int, sizes: tuple[int, int] = (1_000, 100_000)) -> dict[str, float]:
+    """Compare context and recall with a pure fold, and long sessions with short ones."""
+    times: dict[tuple[str, int], float] = {}
+    with engine() as made:
+        for size in sizes:
+            key = f"{TENANT}/n{size}".encode()
+            entries = list(session_of(f"n{size}", size))
+            for start in range(0, len(entries), MAX_BATCH):
+                made.append(entries[start : start + MAX_BATCH])
+            while made.fold():
+                pass
+            times["fold", size] = median(rounds, lambda: fold(entries))  # noqa: B023
+            with made.reading(key) as read:
+                leaf = read.session.leaf(read.session.head.default_segment)
+                shown = reading.visible(read.session, leaf)
+                assert (len(shown.observations), len(shown.reflections)) == (400, 60)
+                wanted = shown.observations[200].id
+
+            def context() -> None:
+                with made.reading(key) as read:  # noqa: B023
+                    leaf = read.session.leaf(read.session.head.default_segment)
+                    reading.context(read.session, leaf, 8)
+
+            def recall() -> None:
+                with made.reading(key) as read:  # noqa: B023
+                    leaf = read.session.leaf(read.session.head.default_segment)
+                    reading.recall_at(read.session, leaf, wanted)  # noqa: B023
+
+            times["context", size] = median(rounds, context, 20)
+            times["recall", size] = median(rounds, recall, 100)
+    small, large = sizes
+    return {
+        "context_ms": times["context", large] * 1e3,
+        "recall_ms": times["recall", large] * 1e3,
+        "context_speedup_100k": times["fold", large] / times["context", large],
+        "recall_speedup_100k": times["fold", large] / times["recall", large],
+        "context_growth": times["context", large] / times["context", small],
+        "recall_growth": times["recall", large] / times["recall", small],
+    }
+
+
+def compaction(rounds: int, n_observations: int = 10_000) -> dict[str, float]:
+    """Compare a compaction with encoding the observations it is made from."""
+    with engine() as made:
+        entries = [
+            message("c", number, f"e{number - 1}" if number else None) for number in range(60)
+        ]
+        per_record = 500
+        base = None
+        for number in range(n_observations // per_record):
+            entries.append(observed("c", number, 10 + number, base, per_record, tokens=1))
+            base = f"e{10 + number}"
+        made.append(entries)
+        while made.fold():
+            pass
+        with made.reading(f"{TENANT}/c".encode()) as read:
+            session = read.session
+            leaf = session.leaf(session.head.default_segment)
+            run = RunCompactor(
+                run_id="0" * 24, tenant_id=TENANT, session_id="c", segment=leaf.segment,
+                base=None, seen=None, cause="bench", anchor_id=leaf.tip_id,
+                through_id=f"e{10 + number}", trigger="manual",
+            )  # fmt: skip
+            prefix = keys.of_leaf(session.prefix, b"o", leaf.segment)
+            payload = [row for _, row in session.rows.scan(prefix)]
+            assert len(payload) == n_observations
+            items = [item for entry in entries for item in _items(entry)]
+            ours = median(rounds, lambda: compactor.compact(session, leaf, run))
+            floor = median(rounds, lambda: msgspec.json.encode(items))
+    return {"compaction_ms": ours * 1e3, "compaction_over_encode": ours / floor}
+
+
+def _items(entry: Entry) -> list[object]:
+    found = entry.data.get("observations") if isinstance(entry.data, dict) else None
+    return list(found) if isinstance(found, list) else []
+
+
+def cold_sessions(n_sessions: int) -> dict[str, float]:
+    """Measure how much memory sessions cost that were read once and are idle."""
+    with engine(partitions=8) as made:
+        for start in range(0, n_sessions, 100):
+            entries: list[Entry] = []
+            for number in range(start, min(start + 100, n_sessions)):
+                session, parent = f"cold{number}", None
+                for each in range(20):
+                    entries.append(message(session, each, parent))
+                    parent = f"e{each}"
+                entries.append(observed(session, 0, 19, None, 2))
+            made.append(entries)
+            while made.fold():
+                pass
+            if start == 0:
+                before = _memory_mb()
+            for number in range(start, min(start + 100, n_sessions)):
+                with made.reading(f"{TENANT}/cold{number}".encode()) as read:
+                    leaf = read.session.leaf(read.session.head.default_segment)
+                    reading.context(read.session, leaf)
+            if start % 10_000 == 0:
+                print(f"  {start:,} of {n_sessions:,} cold sessions", file=sys.stderr)
+        return {"cold_sessions": float(n_sessions), "cold_sessions_mb": _memory_mb() - before}
+
+
+def _memory_mb() -> float:
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Run all of it and print the table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cold", type=int, default=100_000, help="cold sessions")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure, at least 3")
+    given = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    rounds = max(3, given.rounds)
+    results: dict[str, float] = {}
+    for name, measure in (
+        ("folding", lambda: folding(rounds)),
+        ("reads", lambda: reads(rounds)),
+        ("compaction", lambda: compaction(rounds)),
+        ("cold sessions", lambda: cold_sessions(given.cold)),
+    ):
+        print(f"{name} …", file=sys.stderr)
+        results |= measure()
+    width = max(map(len, results))
+    for name, value in results.items():
+        print(f"{name:<{width}}  {value:>14,.3f}")
+    print(json.dumps({name: round(value, 4) for name, value in results.items()}))
+
+
+if __name__ == "__main__":
+    main()
