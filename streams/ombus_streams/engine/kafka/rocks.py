@@ -1,0 +1,103 @@
+"""RocksDB as the store uses it: options that bound a process, and one open database a partition.
+
+Every option that decides about memory, files or durability is set here; what rocksdict defaults
+to is a block cache of its own for every database.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    WriteBufferManager,
+)
+
+from ombus_streams.engine.kafka.store_errors import store_error
+
+_MIB: Final = 1 << 20
+_BLOOM_BITS: Final = 10
+"""One look-up of an absent key in a hundred reads a block; most keys a fold asks for are new."""
+_KEPT_LOGS: Final = 2
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the databases of one process may take."""
+
+    cache_bytes: int = 64 * _MIB
+    """Blocks, indexes, filters and write buffers of all partitions together."""
+    buffers_bytes: int = 32 * _MIB
+    """Write buffers of all partitions together; above it the fullest are written out."""
+    buffer_bytes: int = 8 * _MIB
+    """The write buffer of one partition."""
+    wal_bytes: int = 64 * _MIB
+    """Of one partition: what a restart reads again at most."""
+    max_open_files: int = 128
+    """Of one partition."""
+
+
+class Memory:
+    """The memory all databases of a process share: open them with the same one."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self._cache = Cache(self.bounds.cache_bytes)
+        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            self.bounds.buffers_bytes, False, self._cache
+        )
+
+    @property
+    def used_bytes(self) -> int:
+        """How much of the cache is in use, write buffers included."""
+        return self._cache.get_usage()
+
+    def options(self) -> Options:
+        """Return the options of one database.
+
+        The WAL is on and not synced: a killed process loses nothing; a power cut may take the
+        last batches, never a part of one, and they are folded again from the log.
+        """
+        bounds, blocks, options = self.bounds, BlockBasedOptions(), Options(raw_mode=True)
+        blocks.set_block_cache(self._cache)
+        blocks.set_bloom_filter(_BLOOM_BITS, False)
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options.set_block_based_table_factory(blocks)
+        options.create_if_missing(True)
+        options.set_write_buffer_manager(self._buffers)
+        options.set_write_buffer_size(bounds.buffer_bytes)
+        options.set_max_write_buffer_number(2)
+        options.set_max_open_files(bounds.max_open_files)
+        options.set_max_total_wal_size(bounds.wal_bytes)
+        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_bottommost_compression_type(DBCompressionType.zstd())
+        options.set_keep_log_file_num(_KEPT_LOGS)
+        options.set_paranoid_checks(True)
+        return options
+
+    def open(self, path: Path) -> Rdict:
+        """Open or create the database at ``path``; one process has it open at a time.
+
+        Raises:
+            StoreOwned: it is open elsewhere.
+            StoreError: the disk refused, or what lies there is no database.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return Rdict(str(path), self.options())
+        except Exception as error:
+            raise store_error(path, error) from error
+
+    def open_to_read(self, path: Path) -> Rdict:
+        """Open the database as it stands now, whoever writes to it; it never changes here."""
+        try:
+            return Rdict(str(path), self.options(), access_type=AccessType.read_only(False))
+        except Exception as error:
+            raise store_error(path, error) from error
