@@ -43,6 +43,7 @@ WINDOW_PRIORITY: Final = 9
 WindowRule = Literal["pending", "recent"]
 """``pending``: the recent messages and all that no run has read. ``recent``: those alone."""
 
+_MAX_CHARACTER_BYTES: Final = 4
 _REFLECTION_SHARE: Final = 0.5
 """The part of the memory block that reflections may fill before they are trimmed."""
 
@@ -102,10 +103,9 @@ def memory_block(held: Ledger, scope_map: ScopeMap, secrets: Sequence[str] = ())
         scoped = project_scopes(held, scope_map, scope_map.leaf, "self+ancestors")
         observations, reflections = scoped.observations, scoped.reflections
         outline = scoped.outline
-    if _size(observations, reflections, outline, secrets) > MAX_MEMORY_BYTES:
+    text = render_memory(observations, reflections, outline, secrets)
+    if utf8_length(text) > MAX_MEMORY_BYTES - _MAX_CHARACTER_BYTES:  # it may have been cut
         text = _trimmed(observations, reflections, outline, secrets)
-    else:
-        text = render_memory(observations, reflections, outline, secrets)
     return Block(title=MEMORY_TITLE, content=text, priority=MEMORY_PRIORITY)
 
 

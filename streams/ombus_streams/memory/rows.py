@@ -123,7 +123,7 @@ class Overlay:
         row = next(stored, None)
         last: bytes | None = None
         while True:
-            key = self._keys.next(prefix, start, last, reverse)
+            key = self._keys.next(prefix, start, last, reverse) if changes else None
             if row is not None and (key is None or (row[0] > key if reverse else row[0] < key)):
                 last = row[0]
                 yield row
