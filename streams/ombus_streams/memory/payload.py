@@ -64,28 +64,30 @@ def bound(
     for place, item in enumerate(observations):
         places_by_id.setdefault(item.id, []).append(place)
         sizes.append(_json_bytes(item))
-    kept, kept_bytes = set(range(len(observations))), sum(sizes)
+    n_kept, kept_bytes, is_gone = len(observations), sum(sizes), bytearray(len(observations))
     frame_bytes = {
         flag: utf8_length(json_text(folded_json(flag, (), reflections, dropped_ids)))
         for flag in (False, True)
     }
 
-    def size() -> int:
-        return frame_bytes[full_fold] + kept_bytes + max(0, len(kept) - 1)
-
+    size = frame_bytes[full_fold] + kept_bytes + max(0, n_kept - 1)
     for place in removal_order(observations):
-        if not kept or (total <= max_tokens and size() <= max_bytes):
+        if not n_kept or (total <= max_tokens and size <= max_bytes):
             break
         for gone in places_by_id.pop(observations[place].id, ()):
-            kept.remove(gone)
+            is_gone[gone] = True
+            n_kept -= 1
             kept_bytes -= sizes[gone]
         total = total - observations[place].token_count
         full_fold = True
-    if size() > max_bytes:
-        raise SizeExceeded("folded payload", max_bytes, size())
+        size = frame_bytes[True] + kept_bytes + max(0, n_kept - 1)
+    if size > max_bytes:
+        raise SizeExceeded("folded payload", max_bytes, size)
     return Bounded(
         full_fold=full_fold,
-        observations=tuple(observations[place] for place in sorted(kept)),
+        observations=tuple(
+            item for item, gone in zip(observations, is_gone, strict=True) if not gone
+        ),
         reflections=tuple(reflections),
         dropped_ids=tuple(dropped_ids),
     )
