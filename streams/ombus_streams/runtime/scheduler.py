@@ -6,7 +6,7 @@ memory.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -43,6 +43,12 @@ class Attempts(msgspec.Struct, array_like=True):
     @property
     def is_parked(self) -> bool:
         return self.n_failures >= MAX_ATTEMPTS
+
+
+class OperationalRows(Protocol):
+    """What a snapshot lets one read beside the rows."""
+
+    def get_operational(self, key: bytes) -> bytes | None: ...
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -172,10 +178,10 @@ class Scheduler:
     def _known(self, slot: Slot) -> Attempts:
         known = self._attempts.get(slot)
         if known is None:
-            stored = self._processor.store.get_operational(_row_key(slot))
-            if stored is None:
-                return Attempts()
-            known = self._attempts[slot] = msgspec.msgpack.decode(stored, type=Attempts)
+            stored = attempts_in(self._processor.store, slot)
+            if not (stored.n_failures or stored.refused):
+                return stored
+            known = self._attempts[slot] = stored
         return known
 
     def _remember(self, slot: Slot, attempts: Attempts) -> None:
@@ -186,6 +192,12 @@ class Scheduler:
             self._attempts[slot] = attempts
         value = None if empty else msgspec.msgpack.encode(attempts)
         self._processor.store.put_operational(_row_key(slot), value)
+
+
+def attempts_in(rows: OperationalRows, slot: Slot) -> Attempts:
+    """Return what is remembered of a slot, for whoever reads while another process works."""
+    stored = rows.get_operational(_row_key(slot))
+    return Attempts() if stored is None else msgspec.msgpack.decode(stored, type=Attempts)
 
 
 def _row_key(slot: Slot) -> bytes:

@@ -63,12 +63,11 @@ def verify(
     ``live`` must be a snapshot taken with ``position``. ``progress`` is told how many records have
     been folded.
     """
-    if position is None:
-        return Verified(partition=partition, position=None)
     processor = Processor(scratch, log, partition, emits=False)
-    while processor.next_offset < position.next_offset:
-        n_wanted = min(BATCH, position.next_offset - processor.next_offset)
-        processor.step(n_wanted)
+    end = position.next_offset if position is not None else 0
+    while processor.next_offset < end:
+        if not processor.step(min(BATCH, end - processor.next_offset)).n_records:
+            break  # The log ends below the stored position: the position row differs.
         progress(processor.next_offset)
     found: list[Difference] = []
     n_rows = 0

@@ -6,7 +6,7 @@ deterministic test driver; ``run`` is the same steps in a loop. Other processes 
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -73,20 +73,28 @@ class Engine:
         self._ownership = Ownership(folder)
         if owns:
             self._ownership.acquire()
-        self.log = SqliteLog(folder, clock, partitions=partitions, topic=ENTRIES)
-        self.dead_letters = SqliteLog(
-            folder / "dead-letters", clock, partitions=4, topic=DEAD_LETTERS
-        )
-        self.state = StateFile(state_folder(folder))
-        self.interpreter = Interpreter(providers, clock, limits, secrets)
-        self.processors: dict[int, Processor] = {}
-        self.schedulers: dict[int, Scheduler] = {}
-        if owns:
-            for partition in range(self.log.partitions):
-                store = self.state.store(partition)
-                processor = Processor(store, self.log, partition, max_sessions=max_sessions)
-                self.processors[partition] = processor
-                self.schedulers[partition] = Scheduler(processor)
+        opened = ExitStack()
+        opened.callback(self._ownership.release)
+        # What was opened is closed again if the next thing cannot be: a failed owner owns nothing.
+        with opened:
+            self.log = SqliteLog(folder, clock, partitions=partitions, topic=ENTRIES)
+            opened.callback(self.log.close)
+            self.dead_letters = SqliteLog(
+                folder / "dead-letters", clock, partitions=4, topic=DEAD_LETTERS
+            )
+            opened.callback(self.dead_letters.close)
+            self.state = StateFile(state_folder(folder))
+            opened.callback(self.state.close)
+            self.interpreter = Interpreter(providers, clock, limits, secrets)
+            self.processors: dict[int, Processor] = {}
+            self.schedulers: dict[int, Scheduler] = {}
+            if owns:
+                for partition in range(self.log.partitions):
+                    store = self.state.store(partition)
+                    processor = Processor(store, self.log, partition, max_sessions=max_sessions)
+                    self.processors[partition] = processor
+                    self.schedulers[partition] = Scheduler(processor)
+            opened.pop_all()
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
         """Append admitted entries, durably, in order; whoever folds picks them up."""

@@ -1,0 +1,5 @@
+"""``python -m ombus.cli``: the same command line."""
+
+from ombus.cli import main
+
+main()

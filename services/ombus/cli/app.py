@@ -1,0 +1,119 @@
+"""The commands, the options before them, and how errors end."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from ombus.cli import operating, reading, writing
+from ombus.cli.shell import Flags
+
+_EPILOG = (
+    "The data folder is --data, else OMBUS_DATA, else `data` in ./ombus.toml or "
+    "~/.config/ombus/config.toml, else ~/.local/share/ombus.  "
+    "Exit codes: 0 fine, 1 a finding, 2 misused, 3 unreachable, busy or out of time."
+)
+
+
+class Commands(TyperGroup):
+    """Turns known errors into one line and an exit code."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # click's own Context
+        from ombus.cli.exits import KNOWN, code_of, line_of
+
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read has gone, as `head` does; nothing may be written at exit either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except KNOWN as error:
+            print(line_of(error), file=sys.stderr)
+            raise typer.Exit(code_of(error)) from error
+
+
+app = typer.Typer(
+    name="ombus",
+    cls=Commands,
+    help="Observational memory on the bus: long agent sessions that stay coherent.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"ombus {version('ombus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="FOLDER",
+            help="The data folder. Default: OMBUS_DATA, else ~/.local/share/ombus.",
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="ID", help="Default: local.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="This settings file and no other."),
+    ] = None,
+    wait_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--wait-seconds",
+            metavar="N",
+            help="Give up when whoever folds made no progress for so long. Default: 60.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error."),
+    ] = None,
+    log_json: Annotated[
+        bool | None, typer.Option("--log-json/--log-text", help="How logs look on standard error.")
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    context.obj = Flags(
+        data=data,
+        tenant=tenant,
+        config=config,
+        wait_seconds=wait_seconds,
+        log_level=log_level,
+        log_json=log_json,
+    )
+
+
+app.command("up", rich_help_panel="Work")(operating.up)
+app.command("import", rich_help_panel="Work")(writing.import_files)
+app.command("append", rich_help_panel="Work")(writing.append)
+app.command("flush", rich_help_panel="Work")(writing.flush)
+app.command("compact", rich_help_panel="Work")(writing.compact)
+app.command("sessions", rich_help_panel="Read")(reading.sessions)
+app.command("status", rich_help_panel="Read")(reading.status)
+app.command("view", rich_help_panel="Read")(reading.view)
+app.command("context", rich_help_panel="Read")(reading.context)
+app.command("recall", rich_help_panel="Read")(reading.recall)
+app.command("page", rich_help_panel="Read")(reading.page)
+app.command("tail", rich_help_panel="Read")(reading.tail)
+app.command("verify", rich_help_panel="Prove")(operating.verify)
+app.command("rebuild", rich_help_panel="Prove")(operating.rebuild)
+app.command("demo", rich_help_panel="Prove")(operating.demo)

@@ -1,0 +1,148 @@
+"""Commands about the data folder as a whole: ``up``, ``verify``, ``rebuild``, ``demo``."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ombus.cli.options import Data, Json
+from ombus.cli.output import note, progress, say, say_json
+from ombus.cli.shell import desk_for, settings_for
+
+if TYPE_CHECKING:
+    from ombus.operator.verification import Verification
+
+
+def up(
+    context: typer.Context,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", metavar="N", min=0, help="Seconds to wait for a command at work."),
+    ] = 10.0,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Logs on standard error as JSON.")
+    ] = False,
+    json: Json = False,
+    data: Data = None,
+) -> None:
+    """Fold the data folder and run its workers, until interrupted or terminated."""
+    import asyncio
+
+    from ombus.cli import logs
+    from ombus.operator.serving import own, serve
+
+    settings = settings_for(context, data, quiet=False)
+    if log_json:
+        logs.configure(settings.log_level, as_json=True)
+    engine = own(settings, wait)
+    try:
+        if json:
+            say_json(
+                {
+                    "ready": True,
+                    "data": str(settings.folder),
+                    "incarnation": engine.log.incarnation,
+                    "partitions": engine.log.partitions,
+                    "lag": engine.lag(),
+                }
+            )
+        else:
+            say(
+                f"ready: folding {settings.folder} (log {engine.log.incarnation}, "
+                f"{engine.log.partitions} partitions, {engine.lag():,} records behind); "
+                "Ctrl-C ends it"
+            )
+        asyncio.run(serve(engine))
+    finally:
+        engine.close()
+    if not json:
+        say("stopped")
+
+
+def verify(context: typer.Context, json: Json = False, data: Data = None) -> None:
+    """Fold the log afresh and compare every row; works while `up` runs."""
+    from ombus.cli.exits import FOUND
+    from ombus.operator.verification import verify_folder
+
+    started = time.monotonic()
+    with desk_for(settings_for(context, data)) as desk, progress("verifying") as tell:
+        found = verify_folder(desk.engine, tell)
+    if json:
+        say_json({"equal": found.is_equal, **_object(found)})
+    else:
+        say_verification(found, time.monotonic() - started)
+    if not found.is_equal:
+        raise typer.Exit(FOUND)
+
+
+def rebuild(context: typer.Context, json: Json = False, data: Data = None) -> None:
+    """Fold a new state from the log alone and put it in the place of the old one."""
+    from ombus.operator.errors import NoData
+    from ombus.operator.rebuilding import rebuild as rebuild_folder
+    from ombus.wiring import has_log
+
+    settings = settings_for(context, data)
+    if not has_log(settings.folder):
+        raise NoData(settings.folder)
+    started = time.monotonic()
+    with progress("rebuilding") as tell:
+        done = rebuild_folder(settings, tell)
+    if json:
+        say_json(done)
+        return
+    match done.n_differing:
+        case None:
+            before = "the state before could not be read"
+        case 0:
+            before = "byte-equal to the state before"
+        case count:
+            before = f"{count:,} rows differ from the state before"
+    say(
+        f"rebuilt {done.rows:,} rows of {done.sessions:,} sessions from {done.records:,} records "
+        f"in {time.monotonic() - started:.2f} s: {before}"
+    )
+
+
+def demo(
+    context: typer.Context,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="FOLDER", help="Leave the data in this empty folder."),
+    ] = None,
+) -> None:
+    """Show the whole way on a sample transcript, in a temporary folder. Needs no network."""
+    from ombus.cli.demo import run
+
+    settings_for(context)
+    run(keep)
+
+
+def say_verification(found: "Verification", seconds: float) -> None:
+    """Print what was compared, then the verdict on the last line."""
+    say(
+        f"compared {found.rows:,} rows of {found.partitions} partitions with a fold of "
+        f"{found.records:,} records in {seconds:.2f} s; on {found.leaves:,} leaves coverage and "
+        f"no-hole hold for {found.sources:,} sources"
+        if found.is_equal
+        else f"compared {found.rows:,} rows with a fold of {found.records:,} records, "
+        f"{found.leaves:,} leaves, {found.sources:,} sources, in {seconds:.2f} s"
+    )
+    if found.lag:
+        note(f"not folded yet, hence not compared: {found.lag:,} records")
+    for each in found.differences:
+        where = f"{each.session}: " if each.session else ""
+        say(f"{where}{each.what}: {each.fact}")
+    if found.is_equal:
+        say(f"verify: {found.rows:,} rows of {found.sessions:,} sessions equal")
+    else:
+        more = found.n_differences - len(found.differences)
+        rest = f", {more:,} of them not shown" if more else ""
+        say(f"verify: {found.n_differences:,} differences{rest}")
+
+
+def _object(found: "Verification") -> dict[str, object]:
+    import msgspec
+
+    value: dict[str, object] = msgspec.to_builtins(found)
+    return value

@@ -1,0 +1,47 @@
+"""Options that several commands take, each said once."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print JSON: one object, or one a line.")
+]
+SessionName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        metavar="ID",
+        help="The session, as ID or TENANT/ID. Not needed when there is exactly one.",
+    ),
+]
+LeafId: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--leaf",
+        metavar="ENTRY",
+        help="The entry the branch ends at. Default: the entry that came last.",
+    ),
+]
+AsOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="POSITION",
+        help="Answer as the log stood below this position. What was invalidated since stays out.",
+    ),
+]
+Files: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILES...", help="Transcripts; the format is found by content."),
+]
+Data: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="FOLDER", help="The data folder, as `ombus --data`."),
+]
+Tenant: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--tenant", metavar="ID", help="Whose sessions. Default: `local`."),
+]

@@ -1,0 +1,68 @@
+"""What commands print: data on standard output, as text or JSON; progress on standard error."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+from ombus_schemas.jsontext import JsonObject
+
+
+def say(text: str = "") -> None:
+    """Print a line of data and flush it; characters the terminal cannot show are replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def note(text: str) -> None:
+    """Print a line that is no data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_json(value: object) -> None:
+    """Print one JSON value on a line of its own."""
+    print(msgspec.json.encode(value).decode(), flush=True)
+
+
+def object_of(value: msgspec.Struct) -> JsonObject:
+    """Return a struct as a JSON object, to be extended."""
+    found: JsonObject = msgspec.to_builtins(value)
+    return found
+
+
+def columns(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+    """Return rows as aligned lines; the columns in ``right`` are set to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+Tell = Callable[[int, int], None]
+"""Told how far things are: how many of how many."""
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Tell]:
+    """Lend a line of progress on standard error, gone afterwards; none without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with shown:
+        task = shown.add_task(title, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -1,0 +1,82 @@
+"""What every command starts from: the settings that hold for it, and the data folder opened."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from ombus.cli.output import progress
+
+if TYPE_CHECKING:
+    from ombus_schemas.jsontext import JsonValue
+
+    from ombus.operator.desk import Desk
+    from ombus.settings import ProcessSettings
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """The options before the command; ``None`` was not given."""
+
+    data: Path | None = None
+    tenant: str | None = None
+    config: Path | None = None
+    wait_seconds: float | None = None
+    log_level: str | None = None
+    log_json: bool | None = None
+
+
+def settings_for(
+    context: typer.Context,
+    data: Path | None = None,
+    tenant: str | None = None,
+    *,
+    quiet: bool = True,
+) -> "ProcessSettings":
+    """Return the settings of this command, and let its logs go where they say.
+
+    ``quiet`` commands log from warnings on, unless somebody asked for more.
+
+    Raises:
+        BadSetting: what was set makes no sense.
+    """
+    from ombus.cli.logs import configure
+    from ombus.settings import CONFIG, load_settings, settings_files
+
+    flags: Flags = context.find_object(Flags) or Flags()
+    environ: Mapping[str, str] = dict(os.environ)
+    if flags.config is not None:
+        environ = {**environ, CONFIG: str(flags.config)}
+    folder = data or flags.data
+    given: dict[str, JsonValue] = {
+        "data": None if folder is None else str(folder),
+        "tenant": tenant or flags.tenant,
+        "wait-seconds": flags.wait_seconds,
+        "log-level": flags.log_level,
+        "log-json": flags.log_json,
+    }
+    if quiet:
+        environ = {"OMBUS_LOG_LEVEL": "warning", **environ}
+    settings = load_settings(given, environ, settings_files(environ, Path.cwd()))
+    configure(settings.log_level, as_json=settings.log_json)
+    return settings
+
+
+@contextmanager
+def desk_for(settings: "ProcessSettings", *, needs_log: bool = True) -> Iterator["Desk"]:
+    """Open the data folder, with a line of progress for what must be waited for."""
+    from ombus.operator.desk import Desk, Progress
+
+    most = 0
+    with progress("folding") as tell:
+
+        def watch(seen: Progress) -> None:
+            nonlocal most
+            most = max(most, seen.lag)
+            tell(most - seen.lag, most)
+
+        with Desk(settings, needs_log=needs_log, watch=watch) as desk:
+            yield desk

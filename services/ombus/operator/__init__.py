@@ -1,0 +1,1 @@
+"""What a person does to a data folder: import, append, ask, read, verify, rebuild."""

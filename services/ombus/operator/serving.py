@@ -1,0 +1,48 @@
+"""The folding process: it owns a data folder until it is told to stop."""
+
+import asyncio
+import signal
+import time
+from typing import Final
+
+import structlog
+
+from ombus.operator.errors import Busy
+from ombus.settings import ProcessSettings
+from ombus.wiring import AlreadyOwned, Engine, open_engine
+
+RETRY_S: Final = 0.1
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_log = structlog.get_logger("ombus.up")
+
+
+def own(settings: ProcessSettings, wait_seconds: float) -> Engine:
+    """Return the engine as its owner; a command that folds for itself is waited for.
+
+    Raises:
+        Busy: somebody else still owns the folder after ``wait_seconds``.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return open_engine(settings, owns=True)
+        except AlreadyOwned as error:
+            if time.monotonic() >= deadline:
+                raise Busy("`ombus up`", settings.folder, error.owner) from error
+        time.sleep(RETRY_S)
+
+
+async def serve(engine: Engine) -> None:
+    """Fold and run workers until SIGINT or SIGTERM; runs under way are given up, no fold is."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    _log.info("owner.started", folder=str(engine.folder), lag_records=engine.lag())
+    try:
+        await engine.run(stop)
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+        _log.info("owner.stopped", folder=str(engine.folder), lag_records=engine.lag())

@@ -1,0 +1,182 @@
+"""Settings of a process: where the data lie, who waits how long, what is logged; and the memory's.
+
+Precedence: flags, then ``OMBUS_*`` of the environment, then the project's ``ombus.toml``, then the
+user's ``config.toml``. Process settings never reach a fold; what ``[observational-memory]`` says
+does, but only as a fact on the log (``operator.opening``).
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from ombus_schemas.ids import is_tenant_id
+from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.settings import (
+    PROVIDER_KEY,
+    MemorySettings,
+    SettingOutOfRange,
+    SettingRemoved,
+    resolve_settings,
+)
+
+PREFIX: Final = "OMBUS_"
+CONFIG: Final = "OMBUS_CONFIG"
+PROJECT_FILE: Final = "ombus.toml"
+DEFAULT_DATA: Final = "~/.local/share/ombus"
+
+
+class BadSetting(ValueError):
+    """A setting nobody knows, or a value that is none; ``path`` is where it was said."""
+
+    def __init__(self, path: str, fact: str) -> None:
+        super().__init__(path, fact)
+        self.path, self.fact = path, fact
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.fact}"
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What one process was told."""
+
+    data: str
+    """The data folder."""
+    tenant: str = "local"
+    partitions: int | None = None
+    """Virtual partitions of a log that is created now; of one that exists they are fixed."""
+    wait_seconds: float = 60.0
+    """How long a command waits for whoever folds without seeing progress."""
+    log_level: str = "info"
+    log_json: bool = False
+    redact_env: tuple[str, ...] = ()
+    """Environment variables whose values must never get onto the log."""
+    secrets: tuple[str, ...] = ()
+    """The values of those; not to be set itself."""
+    memory: MemorySettings | None = None
+    """What the settings files say about memory; ``None``: nothing, so nothing is written."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.data).expanduser()
+
+
+KEYS: Final[Mapping[str, type]] = {
+    "data": str,
+    "tenant": str,
+    "partitions": int,
+    "wait-seconds": float,
+    "log-level": str,
+    "log-json": bool,
+    "redact-env": tuple[str, ...],
+}
+"""What may be set, as the files spell it; ``OMBUS_WAIT_SECONDS`` and kin in the environment."""
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def load_settings(
+    flags: Mapping[str, JsonValue],
+    environ: Mapping[str, str],
+    files: Sequence[Path],
+) -> ProcessSettings:
+    """Return the settings that hold; ``files`` go from the weakest to the strongest.
+
+    ``flags`` has keys of ``KEYS``; a value of ``None`` was not given.
+
+    Raises:
+        BadSetting: an unknown key, or a value of another type, by its path.
+    """
+    said: dict[str, JsonValue] = {"data": _default_data(environ)}
+    memory: list[JsonObject] = []
+    for file in files:
+        content = _read(file)
+        group = content.pop(PROVIDER_KEY, None)
+        if group is not None:
+            if not isinstance(group, dict):
+                raise BadSetting(f"{file}: {PROVIDER_KEY}", "is no table")
+            memory.append(group)
+        said |= {key: _checked(key, value, f"{file}: {key}") for key, value in content.items()}
+    for name, text in environ.items():
+        if name.startswith(PREFIX) and name != CONFIG:
+            key = name.removeprefix(PREFIX).lower().replace("_", "-")
+            said[key] = _checked(key, _listed(key, text), f"environment: {name}")
+    for key, flag in flags.items():
+        if flag is not None:
+            said[key] = _checked(key, flag, f"--{key}")
+    settings = msgspec.convert(said, ProcessSettings)
+    return msgspec.structs.replace(
+        settings,
+        memory=_memory(memory, files),
+        secrets=tuple(value for name in settings.redact_env if (value := environ.get(name))),
+    )
+
+
+def settings_files(environ: Mapping[str, str], project: Path) -> list[Path]:
+    """Return the settings files there are: the user's, then the project's, or the one named.
+
+    Raises:
+        BadSetting: ``OMBUS_CONFIG`` names no file.
+    """
+    named = environ.get(CONFIG)
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise BadSetting(str(path), "is no file: name a settings file, or unset OMBUS_CONFIG")
+        return [path]
+    home = environ.get("XDG_CONFIG_HOME") or "~/.config"
+    user = Path(home).expanduser() / "ombus" / "config.toml"
+    return [path for path in (user, project / PROJECT_FILE) if path.is_file()]
+
+
+def _default_data(environ: Mapping[str, str]) -> str:
+    home = environ.get("XDG_DATA_HOME")
+    return f"{home}/ombus" if home else DEFAULT_DATA
+
+
+def _read(file: Path) -> JsonObject:
+    try:
+        content: JsonObject = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise BadSetting(str(file), f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSetting(str(file), f"is no TOML: {error}") from error
+    return content
+
+
+def _listed(key: str, text: str) -> JsonValue:
+    if key == "redact-env":
+        return [name.strip() for name in text.split(",") if name.strip()]
+    return text
+
+
+def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
+    kind = KEYS.get(key)
+    if kind is None:
+        raise BadSetting(path, f"is no setting: there are {', '.join(KEYS)} and [{PROVIDER_KEY}]")
+    try:
+        found: JsonValue = msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise BadSetting(path, f"does not fit: {str(error).lower()}") from error
+    match key:
+        case "tenant" if not is_tenant_id(str(found)):
+            raise BadSetting(path, "is no tenant id: use 1 to 128 of A-Z a-z 0-9 . _ : -")
+        case "log-level" if found not in LEVELS:
+            raise BadSetting(path, f"is none of {', '.join(LEVELS)}")
+        case "partitions" if not isinstance(found, int) or not 1 <= found <= 1_024:
+            raise BadSetting(path, "is no whole number from 1 to 1,024")
+        case "wait-seconds" if not isinstance(found, int | float) or not 0 < found < 86_400:
+            raise BadSetting(path, "is no number of seconds above 0")
+        case "data" if not found:
+            raise BadSetting(path, "is empty: name a folder")
+    return found
+
+
+def _memory(groups: Sequence[JsonObject], files: Sequence[Path]) -> MemorySettings | None:
+    if not groups:
+        return None
+    try:
+        return resolve_settings(groups[0], groups[1] if len(groups) > 1 else None)
+    except (SettingRemoved, SettingOutOfRange) as error:
+        where = ", ".join(map(str, files))
+        raise BadSetting(f"{where}: {PROVIDER_KEY}:", str(error)) from error
