@@ -9,9 +9,19 @@ setup: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# What a user installs: no development tools, in an environment of its own.
+.venv-demo/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,cli]'
+	touch $@
+
+demo: .venv-demo/installed
+	.venv-demo/bin/ombus demo
+
 check: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy && $(BIN)/pyright && $(BIN)/lint-imports
+	$(BIN)/python -m ombus_schemas.publish --check
 
 test: setup
 	$(BIN)/pytest -q -ra
