@@ -369,3 +369,28 @@ def test_settings_and_foreign_data_are_entries_and_no_sources(written: Written) 
     assert entries[0].model == {"provider": "openrouter", "model": "some/model"}
     assert entries[2].data == {"type": "pi.custom", "customType": "plan", "data": {"step": 1}}
     assert entries[3].label == "start"
+
+
+def test_a_file_forked_from_another_is_a_branch_of_its_session(written: Written) -> None:
+    rows = [
+        said("a1", None, "user", "one"),
+        said("a2", "a1", "assistant", "answer"),
+        said("a3", "a2", "user", "left"),
+    ]
+    parent = written(HEADER, b"{ bad", *rows, name="parent.jsonl")
+    header: JsonObject = {**HEADER, "id": "fork", "parentSession": "/elsewhere/parent.jsonl"}
+    fork = written(header, *rows[:2], said("b3", "a2", "user", "right"), name="fork.jsonl")
+
+    _, originals, _ = imported(parent)
+    transcript, entries, _ = imported(fork)
+
+    assert transcript.session_id == HEADER["id"]
+    assert entries[:2] == originals[:2]  # the same entries: the log takes each once
+    assert links(entries)["b3"] == "a2"
+    facts = (entries[2].metadata or {})["session"]
+    assert isinstance(facts, dict)
+    assert facts["parentSession"] == "/elsewhere/parent.jsonl"
+
+    parent.unlink()
+    alone, _, _ = imported(fork)
+    assert alone.session_id == "fork"

@@ -18,6 +18,7 @@ from ombus.importers.codex import Codex
 from ombus.importers.detect import FORMATS, Detected, FormatName, Layout, detect
 from ombus.importers.documents import Document, read_document
 from ombus.importers.dumps import Messages
+from ombus.importers.forked import ancestor_of
 from ombus.importers.gemini import Gemini
 from ombus.importers.index import Index
 from ombus.importers.lines import Row, open_utf8, rows_of
@@ -26,7 +27,7 @@ from ombus.importers.openhands import OpenHands
 from ombus.importers.pi import Pi
 from ombus.importers.prism import Prism
 from ombus.importers.sweagent import SweAgent
-from ombus.importers.transcript import Transcript, transcripts_of
+from ombus.importers.transcript import Transcript, fit, transcripts_of
 
 __all__ = [
     "FORMATS",
@@ -65,7 +66,8 @@ def open_transcripts(
     """Yield every session in the file; at least one, also of a file in which nothing is readable.
 
     ``session`` names the first session instead of the file; ``format`` (one of ``FORMATS``) is
-    taken instead of what the content says. Reads the file once here and once per iteration.
+    taken instead of what the content says. A pi file forked from another one that is there is a
+    branch of that one's session. Reads the file once here and once per iteration.
     Raises ``OSError`` if the file cannot be read, ``ValueError`` for an unknown ``format``.
     """
     path = Path(path)
@@ -75,12 +77,16 @@ def open_transcripts(
             name = _named(format)
             found = Detected(name, _layout(name, found.layout))
         for n_documents, (native, rows, identity) in enumerate(_sources(file, found), start=1):
-            index = Index(native, identity)
+            above = ancestor_of(path) if found.name == "pi" and session is None else None
+            index = Index(native, identity, above.index if above is not None else None)
             index.read(file, rows)
             own = session
             if session is not None and n_documents > 1:
                 own = f"{session}:{n_documents}"
-            yield from transcripts_of(path, index, tenant=tenant, session=own)
+            facts = None
+            if above is not None:
+                own, facts = fit(above.session_id or path.stem), above.facts
+            yield from transcripts_of(path, index, tenant=tenant, session=own, copied_facts=facts)
 
 
 def _named(format: str) -> FormatName:

@@ -26,6 +26,8 @@ Layout = Literal["lines", "document_a_line", "one_document", "document_an_elemen
 
 _LOOKED_AT: Final = 60
 """Rows that vote."""
+_LARGE_BYTES: Final = 1024 * 1024
+"""A larger row is looked at without decoding it."""
 _CLAUDE_ROWS: Final = ("summary", "file-history-snapshot", "queue-operation", "permission-mode")
 _CODEX_ROWS: Final = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _CODEX_ITEMS: Final = (
@@ -67,20 +69,27 @@ class Detected(msgspec.Struct, frozen=True):
 
 def detect(file: IO[bytes]) -> Detected:
     """Return what the file holds. Total: what nobody knows is read as ``messages``."""
-    values: list[JsonValue] = []
-    rows: list[Row] = []
+    objects: list[JsonObject] = []
+    first: Row | None = None
+    n_continued = n_rows = 0
+    opens = False
     for row in rows_of(file):
-        if len(rows) >= _LOOKED_AT:
-            break
-        rows.append(row)
-        try:
-            values.append(read_row(file, row))
-        except BadRow:
+        if row.size == 0:
             continue
-    objects = [value for value in values if isinstance(value, dict)]
-    is_only_list = len(rows) == 1 and bool(values) and isinstance(values[0], list)
-    if is_only_list or (_opens(file, rows) and len(objects) * 2 < len(rows)):
-        return _of_document(file, rows[0].offset)
+        n_rows += 1
+        if n_rows > _LOOKED_AT:
+            break
+        value, is_bad = _value(file, row)
+        if first is None:
+            first = row
+            opens = isinstance(value, list) or (is_bad and _starts(file, row, b"{["))
+        if isinstance(value, dict):
+            objects.append(value)
+        n_continued += is_bad and _ends(file, row, b",{[")
+    if first is not None and opens and (n_continued > len(objects) or not objects):
+        document = _of_document(file, first.offset)
+        if objects or n_continued or n_rows == 1 or document.is_sure:
+            return Detected(document.name, document.layout)
     documents = Counter(name for value in objects if (name := by_lists(value)) is not None)
     votes = Counter(name for value in objects if (name := _vote(value)) is not None)
     if documents and documents.total() > votes.total():
@@ -98,39 +107,54 @@ def by_lists(value: JsonObject) -> FormatName | None:
     return None
 
 
-def _opens(file: IO[bytes], rows: list[Row]) -> bool:
-    """Say whether the file may be one document over several lines, or one that is too long."""
-    if not rows:
-        return False
-    file.seek(rows[0].offset)
-    if file.read(256).lstrip()[:1] not in (b"{", b"["):
-        return False
+def _value(file: IO[bytes], row: Row) -> tuple[JsonValue, bool]:
+    """Return a row's value, and whether it is bad; of a large one what its small parts say."""
+    if row.size > _LARGE_BYTES:
+        document = read_document(file, row.offset, row.offset + row.size)
+        seen: JsonObject = {**document.facts, **{key: [] for key in document.lists}}
+        return seen, not seen
     try:
-        read_row(file, rows[0])
+        return read_row(file, row), False
     except BadRow:
-        return True
-    return False
+        return None, True
 
 
-def _of_document(file: IO[bytes], start: int) -> Detected:
+def _starts(file: IO[bytes], row: Row, characters: bytes) -> bool:
+    file.seek(row.offset)
+    return file.read(64).lstrip()[:1] in tuple(bytes((one,)) for one in characters)
+
+
+def _ends(file: IO[bytes], row: Row, characters: bytes) -> bool:
+    """Say whether a bad row ends like a line within a document."""
+    if row.size < 0:
+        return False
+    file.seek(row.offset + max(0, row.size - 64))
+    return file.read(min(row.size, 64)).rstrip()[-1:] in tuple(bytes((c,)) for c in characters)
+
+
+class _Document(msgspec.Struct, frozen=True):
+    name: FormatName
+    layout: Layout
+    is_sure: bool
+
+
+def _of_document(file: IO[bytes], start: int) -> _Document:
     end = file.seek(0, 2)
     document = read_document(file, start, end)
     for key, name in _LISTS:
         if key in document.lists:
-            return Detected(name, "one_document")
+            return _Document(name, "one_document", True)
     for row in document.lists.get("", ())[:_LOOKED_AT]:
-        try:
-            value = read_row(file, row)
-        except BadRow:
+        value, _ = _value(file, row)
+        if not isinstance(value, dict):
             continue
-        if isinstance(value, dict):
-            name_by_lists = by_lists(value)
-            if name_by_lists is not None:
-                return Detected(name_by_lists, "document_an_element")
-            if "action" in value or "observation" in value:
-                return Detected("openhands", "one_document")
-            break
-    return Detected("messages", "one_document")
+        by_list = by_lists(value)
+        if by_list is not None:
+            return _Document(by_list, "document_an_element", True)
+        if "action" in value or "observation" in value:
+            return _Document("openhands", "one_document", True)
+        break
+    return _Document("messages", "one_document", False)
 
 
 def _vote(value: JsonObject) -> FormatName | None:

@@ -25,8 +25,8 @@ def read_document(file: IO[bytes], start: int, end: int) -> Document:
     for element in elements(file, start, end):
         if element.index >= 0:
             size = element.size if element.size <= MAX_ROW_BYTES else -1
-            row = Row(element.index + 1, element.offset, size, element.complete)
-            lists.setdefault(element.key, []).append(row)
+            found = lists.setdefault(element.key, [])
+            found.append(Row(len(found) + 1, element.offset, size, element.complete))
         elif element.complete and element.size <= _MAX_FACT_BYTES:
             file.seek(element.offset)
             try:

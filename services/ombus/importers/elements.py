@@ -72,7 +72,7 @@ class _Scan:
             yield from self._ended(at)
         else:
             yield from self._ended(at, closes=True)
-            self._depth -= 1
+            self._depth = max(0, self._depth - 1)
 
     def cut(self) -> Iterator[Element]:
         if self._depth > 0 and self._value_start >= 0:
@@ -85,7 +85,7 @@ class _Scan:
         return self._depth == 2 and self._list_depth == 0 and self._key is not None
 
     def _ended(self, at: int, *, closes: bool = False) -> Iterator[Element]:
-        if self._depth == self._list_depth:
+        if self._list_depth and self._depth == self._list_depth:
             yield from self._found(at)
             self._index += 1
             self._value_start = at + 1

@@ -27,10 +27,15 @@ _OTHER_REASON: Final = "of another kind"
 class Index:
     """Pass one over a file: columns by row, and what the format learned."""
 
-    def __init__(self, native: Format, identity: bytes | None = None) -> None:
+    def __init__(
+        self, native: Format, identity: bytes | None = None, ancestor: "Index | None" = None
+    ) -> None:
         self.native = native
         self.identity = identity
         """The bytes a session without id is named by: its document, else its first row."""
+        self.copies: dict[int, int] = {}
+        """Rows that are copies of an ancestor's: the number they have there."""
+        self._ancestor = ancestor
         self.numbers = array("Q")
         self.offsets = array("Q")
         self.sizes = array("q")
@@ -107,6 +112,7 @@ class Index:
                 fate = Fate.DUPLICATE if fate == Fate.ENTRY else fate
             else:
                 self.row_by_id[key] = at
+                self._note_copy(key, at)
         if fate == Fate.ENTRY and mark.group is not None:
             group = key_of(f"{thread}\0{mark.group}")
             primary = self._row_by_group.setdefault(group, at)
@@ -136,6 +142,12 @@ class Index:
         if mark.id is not None and fate in (Fate.ENTRY, Fate.DUPLICATE):
             self._id_text += mark.id.encode("utf-8", "replace")
         self._id_ends.append(len(self._id_text))
+
+    def _note_copy(self, key: int, at: int) -> None:
+        above = self._ancestor
+        original = above.row_by_id.get(key) if above is not None else None
+        if above is not None and original is not None:
+            self.copies[at] = above.copies.get(original, above.numbers[original])
 
     def _thread(self, name: str) -> int:
         if name not in self._thread_numbers:

@@ -61,26 +61,26 @@ def open_utf8(path: Path) -> IO[bytes]:
 
 
 def rows_of(file: IO[bytes], max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[Row]:
-    """Yield every line's place in file order; reads at most ``max_row_bytes`` + 2 at a time."""
+    """Yield every line's place in file order; holds one chunk of the file, never a line."""
     file.seek(0)
-    offset = number = 0
-    if file.read(3) == codecs.BOM_UTF8:
-        offset = 3
+    start = 3 if file.read(3) == codecs.BOM_UTF8 else 0
+    number, at, before = 1, start, b""
     while True:
-        file.seek(offset)  # a reader may have read elsewhere meanwhile
-        if not (line := file.readline(max_row_bytes + 2)):
-            return
-        number += 1
-        size = len(line)
-        start, offset = offset, offset + size
-        terminated = line.endswith(b"\n")
-        if not terminated and size == max_row_bytes + 2:
-            del line
-            rest, terminated = _skip_line(file)
-            offset += rest
-            yield Row(number, start, -1, terminated)
-            continue
-        yield Row(number, start, len(line.rstrip(b"\r\n")), terminated)
+        file.seek(at)  # a reader may have read elsewhere meanwhile
+        chunk = file.read(_CHUNK_BYTES)
+        if not chunk:
+            break
+        searched = 0
+        while (found := chunk.find(b"\n", searched)) >= 0:
+            last = chunk[found - 1 : found] if found else before
+            size = at + found - start - (last == b"\r" and at + found > start)
+            yield Row(number, start, size if size <= max_row_bytes else -1)
+            number, start, searched = number + 1, at + found + 1, found + 1
+        at += len(chunk)
+        before = chunk[-1:]
+    if at > start:
+        size = at - start - (before == b"\r")
+        yield Row(number, start, size if size <= max_row_bytes else -1, terminated=False)
 
 
 def read_row(file: IO[bytes], row: Row) -> JsonValue:
@@ -165,15 +165,6 @@ def _depth(value: JsonValue) -> int:
         elif isinstance(item, dict):
             waiting.extend((child, depth + 1) for child in item.values())
     return deepest
-
-
-def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
-    skipped = 0
-    while chunk := file.readline(_CHUNK_BYTES):
-        skipped += len(chunk)
-        if chunk.endswith(b"\n"):
-            return skipped, True
-    return skipped, False
 
 
 def _encoding(head: bytes) -> str | None:

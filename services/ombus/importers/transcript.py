@@ -41,7 +41,15 @@ class Transcript:
     """One session of a transcript file. Iterating reads the file; ``report`` is complete then."""
 
     def __init__(
-        self, path: Path, index: Index, thread: int, *, tenant: str, session: str, part_of: str
+        self,
+        path: Path,
+        index: Index,
+        thread: int,
+        *,
+        tenant: str,
+        session: str,
+        part_of: str = "",
+        copied_facts: JsonObject | None = None,
     ) -> None:
         self.path = path
         self.format = index.native.name
@@ -53,6 +61,8 @@ class Transcript:
         self._part_of = part_of
         self._rows = array("q", (at for at, of in enumerate(index.threads) if of == thread))
         self._nodes = array("q", (at for at in self._rows if index.fates[at] == Fate.ENTRY))
+        self._first_own = next((at for at in self._nodes if at not in index.copies), NO_ROW)
+        self._copied_facts = copied_facts
         self._lineage: Lineage | None = None
 
     @property
@@ -151,16 +161,21 @@ class Transcript:
         if node in lineage.missing or node in lineage.rehung:
             named = next((rows[0][key] for key in _PARENT_KEYS if rows[0].get(key)), None)
             notes["missingParent" if node in lineage.missing else "namedParent"] = named
-        if node == 0:
-            facts = index.native.facts(index.thread_names[self._thread])
-            if self._part_of:
-                facts = {**facts, "parentSession": self._part_of}
+        if node == 0 or at == self._first_own:
+            facts = self._facts(at)
             if facts:
                 notes["session"] = facts
         for piece, draft in enumerate(drafts, start=1):
             own_id = entry_id if piece == len(drafts) else self._free(f"{entry_id}.{piece}")
             yield self._entry(draft, own_id, parent_id, at, notes)
             parent_id, notes = own_id, {}
+
+    def _facts(self, at: int) -> JsonObject:
+        """Return what the file says of the session; of a copied row, what the original's says."""
+        if at in self._index.copies and self._copied_facts is not None:
+            return self._copied_facts
+        facts = self._index.native.facts(self._index.thread_names[self._thread])
+        return {**facts, "parentSession": self._part_of} if self._part_of else facts
 
     def _entry(
         self, draft: Draft, entry_id: str, parent_id: str | None, at: int, notes: JsonObject
@@ -171,7 +186,7 @@ class Transcript:
         native: JsonObject = {
             "format": self.format,
             "type": draft.native_type,
-            "line": self._index.numbers[at],
+            "line": self._index.copies.get(at, self._index.numbers[at]),
         }
         version = self._index.native.version()
         if version is not None:
@@ -261,7 +276,12 @@ class Transcript:
 
 
 def transcripts_of(
-    path: Path, index: Index, *, tenant: str, session: str | None
+    path: Path,
+    index: Index,
+    *,
+    tenant: str,
+    session: str | None,
+    copied_facts: JsonObject | None = None,
 ) -> Iterator[Transcript]:
     """Yield the sessions of one indexed file: the main one, then its sub-agents."""
     native = index.native
@@ -277,7 +297,15 @@ def transcripts_of(
         if native.threads_are == "sub_agents" and name:
             # The file of one sub-agent alone names its parent's session, too.
             part_of = session or fit(native.session_id("") or main)
-        yield Transcript(path, index, thread, tenant=tenant, session=own, part_of=part_of)
+        yield Transcript(
+            path,
+            index,
+            thread,
+            tenant=tenant,
+            session=own,
+            part_of=part_of,
+            copied_facts=copied_facts,
+        )
 
 
 def fit(native: str) -> str:
