@@ -284,7 +284,9 @@ def _compact(session: Session, leaf: LeafHead, item: Item, record: Compaction) -
         through = acceptance.ordinal_of(session, leaf, through_id, item.ordinal)
         if through is not None and through > leaf.through_ordinal:
             leaf.through_id, leaf.through_ordinal = through_id, through
-            leaf.chain_tokens = sum(row.tokens for _, row in chain(session, leaf.lineage, through))
+            # Bounded: where a branch forks, later entries of its chain are stored already.
+            after = chain(session, leaf.lineage, through, item.ordinal)
+            leaf.chain_tokens = sum(row.tokens for _, row in after)
 
 
 def _show(
