@@ -9,18 +9,17 @@ import hashlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ombus_streams.engine.embedded.log import SqliteLog
-from ombus_streams.engine.embedded.store import SqliteStore, StateFile
 from ombus_streams.memory.rows import MemoryRows, Overlay
 from ombus_streams.runtime.errors import StalePosition
-from ombus_streams.runtime.ports import Draft, LogRecord, PositionRow
+from ombus_streams.runtime.ports import Draft, LogRecord, PositionRow, StateStore
 
-from tests.engine.contract.engines import ManualClock
+from tests.engine.contract.engines import STATES, ManualClock, State
 
 SESSIONS = (b"t/a", b"t/b", b"t/c")
 
@@ -48,7 +47,7 @@ def fold(rows: Overlay, record: LogRecord) -> None:
 class Owner:
     """Folds partition 0 from the position row of its store, and from nowhere else."""
 
-    def __init__(self, log: SqliteLog, store: SqliteStore) -> None:
+    def __init__(self, log: SqliteLog, store: StateStore) -> None:
         self._log, self._store = log, store
         self._expected = self._start()
         self._next = self._expected.next_offset if self._expected else 0
@@ -101,10 +100,10 @@ class Batch:
 class World:
     """A log with one partition, and the folder its state is kept in."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, open_state: Callable[[Path], State]) -> None:
+        self.folder, self.open_state = folder, open_state
         self.log = SqliteLog(folder / "log", ManualClock(), partitions=1)
-        self.file = StateFile(folder / "state")
+        self.file = open_state(folder / "state")
 
     def append(self, n_records: int, word: str = "m") -> None:
         end = self.log.end(0)
@@ -121,7 +120,7 @@ class World:
     def lose_the_directory(self) -> None:
         self.file.close()
         shutil.rmtree(self.folder / "state")
-        self.file = StateFile(self.folder / "state")
+        self.file = self.open_state(self.folder / "state")
 
     def rows(self) -> dict[bytes, bytes]:
         with self.file.snapshot(0) as snapshot:
@@ -138,9 +137,9 @@ class World:
         self.file.close()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+@pytest.fixture(params=sorted(STATES))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, STATES[request.param])
     yield made
     made.close()
 
@@ -208,14 +207,14 @@ def test_an_older_copy_of_the_directory_costs_the_tail_and_nothing_else(world: W
     world.owner().catch_up()
     world.file.close()
     shutil.copytree(world.folder / "state", world.folder / "copy")
-    world.file = StateFile(world.folder / "state")
+    world.file = world.open_state(world.folder / "state")
     world.append(30)
     world.owner().catch_up()
     world.lose_the_directory()
     world.file.close()
     shutil.rmtree(world.folder / "state")
     (world.folder / "copy").rename(world.folder / "state")
-    world.file = StateFile(world.folder / "state")
+    world.file = world.open_state(world.folder / "state")
     world.owner().catch_up()
     assert world.rows() == world.undisturbed()
 

@@ -2,20 +2,22 @@
 
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from ombus_streams.engine.embedded.errors import StorageFailed
-from ombus_streams.engine.embedded.store import SqliteStore, StateFile
+from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.runtime.errors import Closed, StalePosition
-from ombus_streams.runtime.ports import PositionRow
+from ombus_streams.runtime.ports import PositionRow, StateStore
 
-from tests.engine.faults import fused
+from tests.engine.contract.engines import State
+from tests.engine.faults import Fuse, fused
 
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"\x00", b"\xff"]), max_size=3).map(b"".join)
 VALUES = st.sampled_from([b"", b"1", b"2"])
@@ -26,22 +28,36 @@ EMISSIONS = st.lists(VALUES, max_size=3)
 class StoreMachine(RuleBasedStateMachine):
     """One partition with an owner, a zombie that still holds a handle, and a reader."""
 
+    failure: ClassVar[type[Exception]] = StorageFailed
+
+    @staticmethod
+    def open_state(folder: Path) -> State:
+        return StateFile(folder)
+
+    @staticmethod
+    def faults() -> AbstractContextManager[Fuse]:
+        return fused()
+
     @initialize()
     def create(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.resources = ExitStack()
-        self.fuse = self.resources.enter_context(fused())
+        self.fuse = self.resources.enter_context(self.faults())
         self.rows: dict[bytes, bytes] = {}
         self.position: PositionRow | None = None
         self.outbox: list[bytes] = []
         self.operational: dict[bytes, bytes] = {}
-        self.zombie: tuple[SqliteStore, PositionRow | None] | None = None
+        self.zombie: tuple[StateStore, PositionRow | None] | None = None
         self.offset = 0
         self.open()
 
     def open(self) -> None:
-        self.file = StateFile(self.folder)
+        self.file = self.open_state(self.folder)
         self.store = self.file.store(0)
+
+    def crash(self) -> None:
+        self.file.close()
+        self.open()
 
     def next_position(self) -> PositionRow:
         self.offset += 1
@@ -80,14 +96,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.fuse.left = left
         try:
             self.store.commit(changes, self.position, to, outbox)
-        except StorageFailed:
+        except self.failure:
             pass
         else:
             self.committed(changes, outbox, to)
         self.fuse.left = None
         if crash:
-            self.file.close()
-            self.open()
+            self.crash()
 
     @rule()
     def hand_over(self) -> None:
@@ -136,8 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def crash_between_batches(self) -> None:
-        self.file.close()
-        self.open()
+        self.crash()
 
     @rule(changes=CHANGES)
     def read_while_a_batch_is_committed(self, changes: dict[bytes, bytes | None]) -> None:

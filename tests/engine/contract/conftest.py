@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from ombus_streams.runtime.ports import StateStore
 
-from tests.engine.contract.engines import ENGINES, ClosableLog, Engine, ManualClock
+from tests.engine.contract.engines import ENGINES, STORES, ClosableLog, Engine, ManualClock
 
 OpenLog = Callable[[], ClosableLog]
 OpenStore = Callable[[int], StateStore]
@@ -44,13 +44,13 @@ def log(open_log: OpenLog) -> ClosableLog:
     return open_log()
 
 
-@pytest.fixture
-def open_store(engine: Engine, tmp_path: Path) -> Iterator[OpenStore]:
+@pytest.fixture(params=sorted(STORES))
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Open another handle on a partition of the test's one processor."""
     opened: list[StateStore] = []
 
     def open_one(partition: int) -> StateStore:
-        opened.append(engine.store(tmp_path / "state", partition))
+        opened.append(STORES[request.param](tmp_path / "state", partition))
         return opened[-1]
 
     yield open_one

@@ -1,14 +1,17 @@
 """The engines the contract suite runs against, by name, so that a child process finds them too."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
+import pytest
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.store import SqliteStore, StateFile
-from ombus_streams.runtime.ports import Clock, EntryLog, StateStore
+from ombus_streams.memory.rows import Rows
+from ombus_streams.runtime.ports import Clock, EntryLog, PositionRow, StateStore
 
 PARTITIONS: Final = 4
 
@@ -55,3 +58,46 @@ class _OneStore(SqliteStore):
 
 
 ENGINES: Final = {"embedded": Engine(log=_embedded_log, store=_embedded_store)}
+
+
+class View(Rows, Protocol):
+    """A partition at one instant."""
+
+    def position(self) -> PositionRow | None: ...
+
+
+class State(Protocol):
+    """The partitions of one processor, in one folder."""
+
+    def store(self, partition: int) -> StateStore: ...
+
+    def snapshot(self, partition: int) -> AbstractContextManager[View]: ...
+
+    def close(self) -> None: ...
+
+
+def _rocks_state(folder: Path) -> State:
+    pytest.importorskip("rocksdict", reason="the Kafka engine's store needs the extra kafka")
+    from tests.kafka.rocks import open_state
+
+    return open_state(folder)
+
+
+STATES: Final[dict[str, Callable[[Path], State]]] = {
+    "embedded": StateFile,
+    "rocks": _rocks_state,
+}
+
+
+def _rocks_store(folder: Path, partition: int) -> StateStore:
+    pytest.importorskip("rocksdict", reason="the Kafka engine's store needs the extra kafka")
+    from tests.kafka.rocks import open_store
+
+    return open_store(folder, partition)
+
+
+STORES: Final[dict[str, Callable[[Path, int], StateStore]]] = {
+    "embedded": _embedded_store,
+    "rocks": _rocks_store,
+}
+"""The stores by themselves: they need no broker."""

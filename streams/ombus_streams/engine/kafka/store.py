@@ -3,8 +3,6 @@
 A batch is one ``WriteBatch``: rows, emissions and the position row, after a compare of the stored
 position with the one the batch began at (design.md section 6). There is no changelog that could
 disagree with it. Databases stay open over a rebalance; what a revocation closes is the handle.
-
-The first byte of a key is its area, so operational rows are outside of what verify compares.
 """
 
 import threading
@@ -13,27 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, cast
 
-import msgspec
 from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
-from rocksdict import Snapshot as RocksSnapshot
 
+from ombus_streams.engine.kafka.areas import (
+    NEXT_NUMBER,
+    OPERATIONAL,
+    OUTBOX,
+    POSITION,
+    ROWS,
+    ROWS_END,
+    bounds,
+    number_bytes,
+    position_bytes,
+    position_of,
+)
 from ombus_streams.engine.kafka.rocks import Memory
+from ombus_streams.engine.kafka.snapshot import Snapshot
 from ombus_streams.engine.kafka.store_errors import store_error
-from ombus_streams.memory.rows import after_prefix
 from ombus_streams.runtime.errors import Closed, StalePosition
 from ombus_streams.runtime.ports import PositionRow
 
-ROWS: Final = b"r"
-OPERATIONAL: Final = b"x"
-OUTBOX: Final = b"o"
-POSITION: Final = b"p"
-NEXT_NUMBER: Final = b"n"
-"""Numbers of emissions are never given twice, so a late ``sent`` cannot hit a newer one."""
-
-_NUMBER_BYTES: Final = 8
-_ROWS_END: Final = after_prefix(ROWS) or b""
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(PositionRow).decode
+_FIRST_NUMBER: Final = number_bytes(1)
 
 
 class RocksState:
@@ -62,11 +60,11 @@ class RocksState:
         return tuple(sorted(int(each.name) for each in self.folder.iterdir() if each.is_dir()))
 
     @contextmanager
-    def snapshot(self, partition: int) -> Iterator["Snapshot"]:
+    def snapshot(self, partition: int) -> Iterator[Snapshot]:
         """Lend rows and position row as they stood at one instant, for a whole answer."""
         opened = self._partition(partition)
         with opened.guarded():
-            view = opened.rows.snapshot()
+            view = opened.rows.iter()
         yield Snapshot(view)
 
     def checkpoint(self, partition: int, folder: Path) -> PositionRow | None:
@@ -76,8 +74,9 @@ class RocksState:
         """
         opened = self._partition(partition)
         with opened.guarded():
+            folder.parent.mkdir(parents=True, exist_ok=True)
             Checkpoint(opened.rows).create_checkpoint(str(folder))
-            return _position(opened.rows.get(POSITION))
+            return position_of(opened.rows.get(POSITION))
 
     def release(self, partition: int) -> None:
         """Close the database of a partition that is assigned elsewhere now. Idempotent."""
@@ -106,16 +105,6 @@ class RocksState:
             return opened
 
 
-@contextmanager
-def reading(path: Path, memory: Memory | None = None) -> Iterator["Snapshot"]:
-    """Lend a partition's database as it stands now to a process that does not fold it."""
-    rows = (memory or Memory()).open_to_read(path)
-    try:
-        yield Snapshot(rows)
-    finally:
-        rows.close()
-
-
 class _Partition:
     """An open database, and the lock under which a position is compared and moved."""
 
@@ -139,32 +128,6 @@ class _Partition:
     def close(self) -> None:
         with self._lock:
             self.rows.close()
-
-
-class Snapshot:
-    """Rows and position row of one partition at one instant."""
-
-    def __init__(self, view: Rdict | RocksSnapshot) -> None:
-        self._view = view
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._get(ROWS + key)
-
-    def scan(
-        self, prefix: bytes, start: bytes | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        return _scan(self._view, prefix, start, reverse)
-
-    def position(self) -> PositionRow | None:
-        return _position(self._get(POSITION))
-
-    def get_operational(self, key: bytes) -> bytes | None:
-        return self._get(OPERATIONAL + key)
-
-    def _get(self, key: bytes) -> bytes | None:
-        # A snapshot of rocksdict has no ``get``, and a missing key is a bare ``Exception`` there.
-        found = next(_items(self._view, key), None)
-        return found[1] if found is not None and found[0] == key else None
 
 
 class RocksStore:
@@ -198,7 +161,7 @@ class RocksStore:
         return _scan(self._on.rows, prefix, start, reverse)
 
     def position(self) -> PositionRow | None:
-        return _position(self._get(POSITION))
+        return position_of(self._get(POSITION))
 
     def commit(
         self,
@@ -214,23 +177,23 @@ class RocksStore:
             StoreError: the disk refused; the stored position is still ``expected``.
             Closed: the handle's assignment is over.
         """
-        batch = WriteBatch(raw_mode=True)
-        for key, value in rows.items():
-            if value is None:
-                batch.delete(ROWS + key)
-            else:
-                batch.put(ROWS + key, value)
-        batch.put(POSITION, _encode(position))
         with self._writing():
             stored = self.position()
             if stored != expected:
                 raise StalePosition(self.partition, expected, stored)
+            batch = WriteBatch(raw_mode=True)
+            for key, value in rows.items():
+                if value is None:
+                    batch.delete(ROWS + key)
+                else:
+                    batch.put(ROWS + key, value)
+            batch.put(POSITION, position_bytes(position))
             if outbox:
-                number = int.from_bytes(self._get(NEXT_NUMBER) or b"\x01", "big")
+                number = int.from_bytes(self._get(NEXT_NUMBER) or _FIRST_NUMBER, "big")
                 for emitted in outbox:
-                    batch.put(OUTBOX + number.to_bytes(_NUMBER_BYTES, "big"), emitted)
+                    batch.put(OUTBOX + number_bytes(number), emitted)
                     number += 1
-                batch.put(NEXT_NUMBER, number.to_bytes(_NUMBER_BYTES, "big"))
+                batch.put(NEXT_NUMBER, number_bytes(number))
             self._on.rows.write(batch)
 
     def get_operational(self, key: bytes) -> bytes | None:
@@ -268,7 +231,7 @@ class RocksStore:
         the old position may be one that emits nothing (design.md section 6).
         """
         batch = WriteBatch(raw_mode=True)
-        batch.delete_range(ROWS, _ROWS_END)
+        batch.delete_range(ROWS, ROWS_END)
         batch.delete(POSITION)
         with self._writing():
             self._on.rows.write(batch)
@@ -303,16 +266,10 @@ class RocksStore:
 
 
 def _scan(
-    view: Rdict | RocksSnapshot, prefix: bytes, start: bytes | None, reverse: bool
+    rows: Rdict, prefix: bytes, start: bytes | None, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    low = ROWS + prefix
-    if not reverse:
-        begin = low if start is None else max(low, ROWS + start)
-    else:
-        begin = after_prefix(low) or b""
-        if start is not None:
-            begin = min(begin, ROWS + start)
-    for key, value in _items(view, begin, reverse):
+    low, begin = bounds(prefix, start, reverse)
+    for key, value in _items(rows, begin, reverse):
         if not key.startswith(low):
             # Backwards, the first key may be the one right after the prefix.
             if reverse and key == begin:
@@ -328,13 +285,7 @@ def _area(rows: Rdict, area: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield key[1:], value
 
 
-def _items(
-    view: Rdict | RocksSnapshot, begin: bytes, reverse: bool = False
-) -> Iterator[tuple[bytes, bytes]]:
+def _items(rows: Rdict, begin: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
     # In raw mode rocksdict speaks bytes alone; its types cannot say so.
-    found = view.items(backwards=reverse, from_key=begin)
+    found = rows.items(backwards=reverse, from_key=begin)
     return cast("Iterator[tuple[bytes, bytes]]", found)
-
-
-def _position(stored: bytes | None) -> PositionRow | None:
-    return None if stored is None else _decode(stored)
