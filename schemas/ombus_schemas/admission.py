@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from ombus_schemas.codec import decode, encode
+from ombus_schemas.concealment import conceal, conceal_text
 from ombus_schemas.entries import SCHEMA_VERSION, Entry, Message
 from ombus_schemas.errors import BadRecord, Rejected
 from ombus_schemas.ids import (
@@ -49,8 +50,16 @@ class Policy(msgspec.Struct, kw_only=True, frozen=True):
     principal_id: str | None = None
     """Stamped as ``issuedBy`` on ownership, grants and revocations."""
     secrets: tuple[str, ...] = ()
+    """Replaced as they stand here: ``secrets.needles`` gives a value's other forms as well."""
+    patterns: bool | None = None
+    """Whether the pattern set is looked for as well; ``None``: in what importers bring."""
     max_inline_media: int = MAX_INLINE_MEDIA_BYTES
     """Characters of base64 text that stay in the entry."""
+
+    @property
+    def conceals(self) -> bool:
+        """Whether the pattern set is looked for."""
+        return self.role == "importer" if self.patterns is None else self.patterns
 
 
 def admit(offered: Entry | JsonObject, policy: Policy) -> Entry:
@@ -62,8 +71,20 @@ def admit(offered: Entry | JsonObject, policy: Policy) -> Entry:
     that the marker itself contains.
 
     Raises:
-        Rejected: with one of the codes above; nothing else, whatever is offered.
+        Rejected: with one of the codes above; nothing else, whatever is offered. It names no
+            secret, not even one that stands where an id or a field's name should.
     """
+    try:
+        return _admitted(offered, policy)
+    except Rejected as error:
+        safe = _without_secrets(error, policy.secrets)
+        if safe is None:
+            raise
+        # The chain would be printed with it, and quotes what is not to be quoted.
+        raise safe from None
+
+
+def _admitted(offered: Entry | JsonObject, policy: Policy) -> Entry:
     entry = _read_back(_tree(offered))
     entry = _with_safe_content(_stamped(entry, policy), policy)
     _check_envelope(entry, policy.role)
@@ -199,23 +220,29 @@ def _with_safe_content(entry: Entry, policy: Policy) -> Entry:
 def _safe(name: str, value: JsonValue, policy: Policy, is_body: bool) -> JsonValue:
     if name in _MAY_HOLD_MEDIA:
         value = with_references(value, policy.max_inline_media)
-    if not any(policy.secrets):
-        return value
     if is_body:
-        return _redacted_body(value, policy.secrets)
-    return redact(value, policy.secrets, max_depth=None)
+        return _redacted_body(value, policy) if _may_change(policy) else value
+    if policy.conceals:
+        return conceal(value, policy.secrets)
+    return redact(value, policy.secrets, max_depth=None) if any(policy.secrets) else value
 
 
-def _redacted_body(value: JsonValue, secrets: tuple[str, ...]) -> JsonValue:
+def _may_change(policy: Policy) -> bool:
+    return policy.conceals or any(policy.secrets)
+
+
+def _redacted_body(value: JsonValue, policy: Policy) -> JsonValue:
     """Redact the words of a body of ours; its keys and the ids in it are the contract."""
     match value:
+        case str() if policy.conceals:
+            return conceal_text(value, policy.secrets)
         case str():
-            return redact_text(value, secrets)
+            return redact_text(value, policy.secrets)
         case list():
-            return [_redacted_body(item, secrets) for item in value]
+            return [_redacted_body(item, policy) for item in value]
         case dict():
             return {
-                key: item if _names_something(key) else _redacted_body(item, secrets)
+                key: item if _names_something(key) else _redacted_body(item, policy)
                 for key, item in value.items()
             }
         case _:
@@ -257,6 +284,25 @@ def _check_envelope(entry: Entry, role: Role) -> None:
         raise Rejected("side", entry.id, "side", "is refused on an entry with a message")
     if entry.origin == "worker" and role not in ("worker", "importer"):
         raise Rejected("origin", entry.id, "origin", "worker is for workers to claim")
+
+
+def _without_secrets(error: Rejected, secrets: tuple[str, ...]) -> Rejected | None:
+    """Return the refusal without secrets, or ``None`` if neither it nor its causes hold one."""
+    said: BaseException | None = error
+    chain: list[str] = []
+    while said is not None:
+        chain.append(str(said))
+        said = said.__cause__
+    if all(conceal_text(text, secrets) == text for text in chain):
+        return None
+    return Rejected(
+        error.code,
+        conceal_text(error.entry_id, secrets),
+        conceal_text(error.where, secrets),
+        conceal_text(error.detail, secrets),
+        limit=error.limit,
+        actual=error.actual,
+    )
 
 
 def _id_of(tree: JsonObject) -> str:

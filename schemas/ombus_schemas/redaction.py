@@ -45,11 +45,12 @@ def redact(
         return [redact(item, secrets, below) for item in value]
     result: JsonObject = {}
     for key, item in value.items():
-        result[_free_key(redact_text(key, secrets), result)] = redact(item, secrets, below)
+        result[free_key(redact_text(key, secrets), result)] = redact(item, secrets, below)
     return result
 
 
-def _free_key(key: str, taken: JsonObject) -> str:
+def free_key(key: str, taken: JsonObject) -> str:
+    """Return ``key``, or with the first suffix ``__2``, ``__3``… that is not ``taken``."""
     name, n = key, 1
     while name in taken:
         n += 1
