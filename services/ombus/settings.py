@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from ombus_schemas.ids import is_tenant_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.secrets import BadSecret, needles
 from ombus_schemas.settings import (
     PROVIDER_KEY,
     MemorySettings,
@@ -20,6 +21,8 @@ from ombus_schemas.settings import (
     SettingRemoved,
     resolve_settings,
 )
+
+from ombus.secrets import load_secrets
 
 PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
@@ -50,10 +53,14 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab")
     """How long a command waits for whoever folds without seeing progress."""
     log_level: str = "info"
     log_json: bool = False
+    secrets_file: str | None = None
+    """A file of values that must never get onto the log (``ombus_schemas.secrets``)."""
+    redact_patterns: bool = True
+    """Whether appends are searched for what looks like a secret; imports always are."""
     redact_env: tuple[str, ...] = ()
     """Environment variables whose values must never get onto the log."""
     secrets: tuple[str, ...] = ()
-    """The values of those; not to be set itself."""
+    """Every form of every known value, longest first; not to be set itself."""
     memory: MemorySettings | None = None
     """What the settings files say about memory; ``None``: nothing, so nothing is written."""
 
@@ -69,6 +76,8 @@ KEYS: Final[Mapping[str, type]] = {
     "wait-seconds": float,
     "log-level": str,
     "log-json": bool,
+    "secrets-file": str,
+    "redact-patterns": bool,
     "redact-env": tuple[str, ...],
 }
 """What may be set, as the files spell it; ``OMBUS_WAIT_SECONDS`` and kin in the environment."""
@@ -108,7 +117,7 @@ def load_settings(
     return msgspec.structs.replace(
         settings,
         memory=_memory(memory, files),
-        secrets=tuple(value for name in settings.redact_env if (value := environ.get(name))),
+        secrets=_secrets(settings, environ),
     )
 
 
@@ -170,6 +179,27 @@ def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
         case "data" if not found:
             raise BadSetting(path, "is empty: name a folder")
     return found
+
+
+def _secrets(settings: ProcessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the needles of the secrets file and of the named variables that are set."""
+    file, values = settings.secrets_file, list[str]()
+    if file is not None:
+        try:
+            values += load_secrets(Path(file))
+        except BadSecret as error:
+            raise BadSetting(f"secrets-file: {file}:", str(error)) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSetting(f"secrets-file: {file}", "cannot be read as text") from error
+    for name in settings.redact_env:
+        value = environ.get(name)
+        if value:
+            try:
+                needles((value,))
+            except BadSecret as error:
+                raise BadSetting(f"redact-env: the value of {name}", error.fact) from error
+            values.append(value)
+    return needles(values)
 
 
 def _memory(groups: Sequence[JsonObject], files: Sequence[Path]) -> MemorySettings | None:

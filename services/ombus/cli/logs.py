@@ -2,9 +2,12 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
+
+from ombus.secrets import Concealing
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -14,8 +17,8 @@ _LEVELS: Final = {
 }
 
 
-def configure(level: str, *, as_json: bool) -> None:
-    """Let every event at or above ``level`` be one line on standard error."""
+def configure(level: str, *, as_json: bool, secrets: Sequence[str] = ()) -> None:
+    """Let every event at or above ``level`` be one line on standard error, without secrets."""
     renderer: structlog.typing.Processor
     if as_json:
         renderer = structlog.processors.JSONRenderer(sort_keys=True)
@@ -26,6 +29,7 @@ def configure(level: str, *, as_json: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            Concealing(secrets),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),

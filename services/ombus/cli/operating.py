@@ -34,7 +34,7 @@ def up(
 
     settings = settings_for(context, data, quiet=False)
     if log_json:
-        logs.configure(settings.log_level, as_json=True)
+        logs.configure(settings.log_level, as_json=True, secrets=settings.secrets)
     engine = own(settings, wait)
     try:
         if json:

@@ -61,7 +61,7 @@ def settings_for(
     if quiet:
         environ = {"OMBUS_LOG_LEVEL": "warning", **environ}
     settings = load_settings(given, environ, settings_files(environ, Path.cwd()))
-    configure(settings.log_level, as_json=settings.log_json)
+    configure(settings.log_level, as_json=settings.log_json, secrets=settings.secrets)
     return settings
 
 

@@ -69,7 +69,9 @@ class Desk:
 
     def policy(self, role: str) -> Policy:
         """Return the admission policy of this process for a role."""
-        return msgspec.convert({"role": role, "secrets": self.settings.secrets}, Policy)
+        patterns = None if role == "importer" else self.settings.redact_patterns
+        said = {"role": role, "secrets": self.settings.secrets, "patterns": patterns}
+        return msgspec.convert(said, Policy)
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
         """Append admitted entries; durable once this returns, folded by whoever owns the folder."""

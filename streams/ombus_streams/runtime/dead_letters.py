@@ -1,8 +1,14 @@
-"""What could not be folded, kept whole: original key, value and headers, and why (section 3)."""
+"""What could not be folded, kept whole: original key, value and headers, and why (section 3).
 
+Whole but for secrets: a bad record passed no admission, so they are concealed here, in place, and
+every other byte is as it came.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from ombus_schemas.concealment import conceal_bytes
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.headers import dead_letter_headers
 
@@ -15,14 +21,19 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Draft).decode
 
 
-def emission(record: LogRecord, topic: str, error: BadRecord) -> bytes:
+def emission(record: LogRecord, topic: str, error: BadRecord, secrets: Sequence[str] = ()) -> bytes:
     """Return the outbox row of a dead letter; its headers name the place, so a copy is known."""
     headers = dead_letter_headers(
-        record.headers, error, topic, partition=record.partition, offset=record.offset
+        [(name, conceal_bytes(value, secrets)) for name, value in record.headers],
+        error,
+        topic,
+        partition=record.partition,
+        offset=record.offset,
     )
     if record.value is None:
         headers = (*headers, (NULL_VALUE, b"1"))
-    return _encode(Draft(key=record.key or b"", value=record.value or b"", headers=headers))
+    key, value = (conceal_bytes(part or b"", secrets) for part in (record.key, record.value))
+    return _encode(Draft(key=key, value=value, headers=headers))
 
 
 def draft_of(emitted: bytes) -> Draft:

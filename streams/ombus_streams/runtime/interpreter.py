@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from ombus_schemas.concealment import conceal_entry, conceal_text
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.ids import result_entry_id, run_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
@@ -50,14 +51,18 @@ from ombus_streams.memory.tokens import ESTIMATOR
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.prompts import PROMPT_VERSIONS
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
-from ombus_streams.runtime.workers import redacted, run_dropper, run_observer, run_reflector
+from ombus_streams.runtime.workers import Stored, run_dropper, run_observer, run_reflector
 
 MAX_KNOWN_OBSERVATIONS: Final = 200
 """Active observations shown to an observer so that it says nothing twice: the newest."""
 
 
 class Interpreter:
-    """Performs effects with one provider a worker; ``secrets`` never leave it."""
+    """Performs effects with one provider a worker.
+
+    Neither ``secrets`` nor what looks like one gets into a prompt or into what is recorded, also if
+    the log holds it.
+    """
 
     def __init__(
         self,
@@ -98,15 +103,18 @@ class Interpreter:
             known = [row.item for row in observations(session, leaf, *ACTIVE)]
             result = await run_observer(
                 self._providers["observer"],
-                entries_on(session, leaf, run.source_ids),
-                known[-MAX_KNOWN_OBSERVATIONS:],
+                [
+                    conceal_entry(entry, self._secrets)
+                    for entry in entries_on(session, leaf, run.source_ids)
+                ],
+                self._concealed(known[-MAX_KNOWN_OBSERVATIONS:]),
                 self._now(),
                 session.session_id,
                 self._limits_for(settings),
                 self._secrets,
                 _instruction(settings.observation),
             )
-            items = redacted(result.items, self._secrets)
+            items = self._concealed(result.items)
         body: JsonObject = {
             "type": OBSERVATIONS_RECORDED,
             "observations": [observation_json(item) for item in items],
@@ -121,7 +129,7 @@ class Interpreter:
         covered = leaf.coverage_id is not None
         result = await run_reflector(
             self._providers["reflector"],
-            _named(session, leaf, run.observation_ids),
+            self._concealed(_named(session, leaf, run.observation_ids)),
             session.session_id,
             self._limits_for(settings),
             self._secrets,
@@ -129,9 +137,7 @@ class Interpreter:
         )
         body: JsonObject = {
             "type": REFLECTIONS_RECORDED,
-            "reflections": [
-                reflection_json(item) for item in redacted(result.items, self._secrets)
-            ],
+            "reflections": [reflection_json(item) for item in self._concealed(result.items)],
         }
         if covered:
             body["coversUpToId"] = run.anchor_id
@@ -145,11 +151,11 @@ class Interpreter:
         if run.uses_model:
             result = await run_dropper(
                 self._providers["dropper"],
-                pool,
+                self._concealed(pool),
                 run.target_tokens,
                 session.session_id,
                 self._limits_for(settings),
-                [row.item for row in reflections(session, leaf, "visible")],
+                self._concealed([row.item for row in reflections(session, leaf, "visible")]),
                 self._secrets,
                 _instruction(settings.dropper),
             )
@@ -168,6 +174,13 @@ class Interpreter:
         done = compactor.compact(session, leaf, run, self._secrets)
         entry = self._record(session, leaf, run, {**done.data})
         return msgspec.structs.replace(entry, kind="compaction", summary=done.summary)
+
+    def _concealed(self, items: Sequence[Stored]) -> tuple[Stored, ...]:
+        """Return ``items`` as a model may see and a log may hold them; their ids stay."""
+        return tuple(
+            msgspec.structs.replace(item, content=conceal_text(item.content, self._secrets))
+            for item in items
+        )
 
     def _end_flush(self, session: Session, effect: EndFlush) -> Entry:
         ended = effect.failure is None

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from ombus_schemas.concealment import conceal_text
 from ombus_schemas.jsontext import JsonObject, JsonValue, json_text, utf8_length
 from ombus_schemas.settings import resolve_settings
 
-from ombus_streams.memory.redact import cut_utf8, redact_text
+from ombus_streams.memory.redact import cut_utf8
 from ombus_streams.runtime.errors import LimitExceeded
 
 MAX_DEPTH: Final = 64
@@ -82,7 +83,7 @@ def error_text(message: str, secrets: Sequence[str], max_bytes: int) -> str:
 
     Ours are redacted too: the name of an unknown tool is the model's text.
     """
-    redacted = redact_text(message, secrets)
+    redacted = conceal_text(message, secrets)
     return redacted if message.startswith(_OWN_PREFIXES) else truncate(redacted, max_bytes)
 
 

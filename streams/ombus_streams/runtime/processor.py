@@ -40,7 +40,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class Processor:
     """The fold of one partition into one store.
 
-    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters.
+    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters. ``secrets`` leave
+    those that are written.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class Processor:
         topic: str = ENTRIES,
         max_sessions: int = MAX_CACHED_SESSIONS,
         emits: bool = True,
+        secrets: Sequence[str] = (),
     ) -> None:
         self.store, self.partition = store, partition
         self._log, self._topic = log, topic
         self._max_sessions, self._emits = max(1, max_sessions), emits
+        self._secrets = tuple(secrets)
         self._rows = Overlay(store)
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._position = self._start()
@@ -95,7 +98,7 @@ class Processor:
                 if isinstance(entry, Entry):
                     error = self._fold_one(record, entry, touched)
                 if isinstance(error, BadRecord) and self._emits:
-                    outbox.append(emission(record, self._topic, error))
+                    outbox.append(emission(record, self._topic, error, self._secrets))
             for session in touched.values():
                 duties.save(session)
             position = self._after(records[-1])

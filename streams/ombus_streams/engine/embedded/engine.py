@@ -91,7 +91,9 @@ class Engine:
             if owns:
                 for partition in range(self.log.partitions):
                     store = self.state.store(partition)
-                    processor = Processor(store, self.log, partition, max_sessions=max_sessions)
+                    processor = Processor(
+                    store, self.log, partition, max_sessions=max_sessions, secrets=secrets
+                )
                     self.processors[partition] = processor
                     self.schedulers[partition] = Scheduler(processor)
             opened.pop_all()
