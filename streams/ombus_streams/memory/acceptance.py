@@ -18,7 +18,8 @@ from ombus_schemas.records import (
 )
 
 from ombus_streams.memory import keys
-from ombus_streams.memory.head import AcceptedRow, InvalidationRow, LeafHead
+from ombus_streams.memory.coverage import is_eligible
+from ombus_streams.memory.head import AcceptedRow, LeafHead
 from ombus_streams.memory.items import name_of, observation_row, observations
 from ombus_streams.memory.ledger import blocks_observation
 from ombus_streams.memory.session import Session, is_on
@@ -67,10 +68,12 @@ def judge_observations(
     covered = ordinal_of(session, leaf, covers, ordinal) if covers is not None else None
     if covered != anchor or anchor <= leaf.coverage_ordinal:
         return "bad_anchor"
-    for row in _later_invalidations(session, record, ordinal):
-        for name in row.ids:
-            place = ordinal_of(session, leaf, name, ordinal)
-            if place is not None and leaf.coverage_ordinal < place <= anchor:
+    _, fresh = _invalidated(session, record, ordinal)
+    for name in sorted(fresh):
+        place = ordinal_of(session, leaf, name, ordinal)
+        if place is not None and leaf.coverage_ordinal < place <= anchor:
+            entry = session.entry(name)
+            if entry is not None and not entry.side and is_eligible(entry):
                 return "invalidated"
     return "accepted"
 
@@ -90,7 +93,7 @@ def judge_reflections(
             return "not_accepted"
         through = number
     full = any(flush.cause == record.cause and flush.full for flush in leaf.flushes)
-    first = 0 if full else leaf.reflected_records
+    first = -1 if full else leaf.reflected_records
     return _unless_invalidated(session, leaf, record, ordinal, first, through)
 
 
@@ -104,7 +107,7 @@ def judge_drops(
         return "stale_base"
     if record.base == leaf.dropped_for or leaf.n_scopes:
         return "superseded"
-    return _unless_invalidated(session, leaf, record, ordinal, -1, leaf.n_records)
+    return _unless_invalidated(session, leaf, record, ordinal, -1, leaf.pool_records)
 
 
 def judge_compaction(
@@ -130,42 +133,49 @@ def judge_compaction(
         return "bad_anchor"
     if through <= leaf.through_ordinal:
         return "no_progress"
-    for row in _later_invalidations(session, record, ordinal):
-        ids = set(row.ids)
+    _, fresh = _invalidated(session, record, ordinal)
+    if fresh:
         for observation in record.memory.observations:
-            if blocks_observation(ids, observation):
+            if blocks_observation(fresh, observation):
                 return "invalidated"
         for reflection in record.memory.reflections:
             supports = reflection.supporting_observation_ids
-            if reflection.id in ids or any(
-                _is_hit(session, leaf, support, ids) for support in supports
+            if reflection.id in fresh or any(
+                _is_hit(session, leaf, support, fresh) for support in supports
             ):
                 return "invalidated"
     return "accepted"
 
 
-def _later_invalidations(
+def _invalidated(
     session: Session, record: WorkerFields, ordinal: int
-) -> list[InvalidationRow]:
-    """Return the invalidations after ``seen`` that stand before the record."""
+) -> tuple[set[str], set[str]]:
+    """Return the ids the run knew to be invalid, and those that became so before its record."""
+    known: set[str] = set()
+    fresh: set[str] = set()
     if session.head.last_invalidation in (None, record.seen):
-        return []
-    rows = [row for row in session.invalidations() if row.ordinal <= ordinal]
-    for index, row in enumerate(rows):
+        return known, fresh
+    for row in session.invalidations():
+        if row.ordinal > ordinal:
+            break
+        fresh.update(row.ids)
         if row.id == record.seen:
-            return rows[index + 1 :]
-    return rows
+            known, fresh = fresh, set()
+    return known, fresh - known
 
 
 def _unless_invalidated(
     session: Session, leaf: LeafHead, record: WorkerFields, ordinal: int, after: int, up_to: int
 ) -> Verdict:
     """Judge by the observations of records after ``after`` up to ``up_to``: what the run read."""
-    rows = _later_invalidations(session, record, ordinal)
-    ids = {name for row in rows for name in row.ids}
-    if ids:
+    known, fresh = _invalidated(session, record, ordinal)
+    if fresh:
         for held in observations(session, leaf, "invalidated"):
-            if after < held.record_number <= up_to and blocks_observation(ids, held.item):
+            if (
+                after < held.record_number <= up_to
+                and blocks_observation(fresh, held.item)
+                and not blocks_observation(known, held.item)
+            ):
                 return "invalidated"
     return "accepted"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
+from ombus_schemas.control import invalidation_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.records import Observation, Reflection
 
@@ -79,7 +80,8 @@ def add_observation(
 ) -> bool:
     """Record an observation at ``ordinal``; return whether the leaf did not know it.
 
-    Listing a known one again makes it uncovered again (S7).
+    Listing a known one again makes it uncovered again (S7), and visible, since its record stands
+    after what the last compaction folded.
     """
     name = name_of(session, leaf, observation.id)
     row = observation_row(session, leaf, name)
@@ -89,6 +91,8 @@ def add_observation(
             leaf.uncovered_tokens += row.item.token_count
         key = _observation_key(session, leaf, name.observation, name.observation_state)
         session.write(key, replace(row, record_number=max(row.record_number, record_number)))
+        if row.state == "trimmed" and record_number > row.record_number:
+            _move_observation(session, leaf, observation.id, "visible")
         return False
     state: ItemState = "dropped" if name.dropped else "visible"
     if _is_invalid(session, observation.id, observation.source_entry_ids, ordinal):
@@ -110,6 +114,10 @@ def add_observation(
         if record_number > leaf.reflected_records:
             leaf.n_uncovered += 1
             leaf.uncovered_tokens += observation.token_count
+    if state == "invalidated":  # imports may bring what rests on it first
+        for resting in list(reflections(session, leaf, "visible", "hidden")):
+            if observation.id in resting.item.supporting_observation_ids:
+                _move_reflection(session, leaf, resting.item.id, "invalidated")
     return True
 
 
@@ -193,15 +201,11 @@ def recount_uncovered(session: Session, leaf: LeafHead) -> None:
 
 def invalidate(session: Session, entry: Entry) -> None:
     """Apply ``om.sources.invalidated`` to every leaf, at once, wherever it hangs (section 10)."""
-    data = entry.data if isinstance(entry.data, dict) else {}
-    ids, reason = data.get("ids"), data.get("reason")
-    if not isinstance(ids, list) or not ids or not all(isinstance(name, str) for name in ids):
+    said = invalidation_of(entry.data) if isinstance(entry.data, dict) else None
+    if said is None or not said.ids:
         return
     row = InvalidationRow(
-        ordinal=session.head.next_ordinal,
-        id=entry.id,
-        reason=reason if isinstance(reason, str) else "revoked",
-        ids=tuple(str(name) for name in ids),
+        ordinal=session.head.next_ordinal, id=entry.id, reason=said.reason, ids=said.ids
     )
     session.add_invalidation(row)
     for segment in session.segments():

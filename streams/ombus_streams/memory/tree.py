@@ -232,7 +232,7 @@ def _attach(
         head.n_conflicts += 1
         return
     step(session, leaf, Item(ordinal, row, entry))
-    if not orphan or not head.default_segment:
+    if not orphan:
         head.default_segment = leaf.segment
 
 
