@@ -1,0 +1,148 @@
+"""Reading a topic by partition and offset, for several callers at once.
+
+A reader is a consumer without a group that has one partition. A caller that goes on where the
+last one stopped gets the same reader, with what it has fetched ahead; another one seeks. Readers
+are paused between calls and never asked for records past the end, so none ever waits for news.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
+from ombus_schemas.limits import MAX_RECORD_BYTES
+
+from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.runtime.ports import LogRecord
+
+MAX_READERS: Final = 4
+"""Connections for reading; more callers wait for one to come back."""
+_POLL_MS: Final = 1_000
+_FETCH_BYTES: Final = 2 * MAX_RECORD_BYTES
+
+
+class Readers:
+    """Reads one topic. Lives on one event loop."""
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._connection, self._topic = connection, topic
+        self._idle: list[_Reader] = []
+        self._slots = asyncio.Semaphore(MAX_READERS)
+        self._n_open = 0
+
+    async def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
+        """Return the records from ``offset`` on, up to the end as it is now."""
+        async with self._lent(partition, offset) as reader:
+            return await reader.read(partition, offset, max_records)
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return the first offset kept and the next offset to be given, per partition."""
+        async with self._lent(_ANY, _ANY) as reader:
+            return await reader.bounds(partitions)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().stop()
+            self._n_open -= 1
+
+    @asynccontextmanager
+    async def _lent(self, partition: int, offset: int) -> AsyncIterator["_Reader"]:
+        async with self._slots:
+            reader = self._take(partition, offset)
+            if reader is None:
+                reader = await _Reader.started(self._connection, self._topic)
+                self._n_open += 1
+            try:
+                yield reader
+            except BaseException:
+                # Whatever state it is in: the next caller starts afresh.
+                self._n_open -= 1
+                await reader.stop()
+                raise
+            self._idle.append(reader)
+
+    def _take(self, partition: int, offset: int) -> "_Reader | None":
+        for reader in self._idle:
+            if reader.place == (partition, offset):
+                self._idle.remove(reader)
+                return reader
+        if self._idle and (partition == _ANY or self._n_open == MAX_READERS):
+            return self._idle.pop(0)
+        return None
+
+
+class _Reader:
+    """One consumer and where it stands."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, topic: str) -> None:
+        self._consumer, self._topic = consumer, topic
+        self.place: tuple[int, int] | None = None
+
+    @classmethod
+    async def started(cls, connection: Connection, topic: str) -> "_Reader":
+        consumer = AIOKafkaConsumer(
+            **client_options(connection),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=100,
+        )
+        try:
+            await consumer.start()
+        except BaseException:
+            await consumer.stop()
+            raise
+        return cls(consumer, topic)
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+
+    async def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
+        where = TopicPartition(self._topic, partition)
+        end = (await self._consumer.end_offsets([where]))[where]
+        if max_records <= 0 or offset >= end:
+            return []
+        self._go_to(where, offset)
+        found: list[LogRecord] = []
+        try:
+            while len(found) < max_records and offset < end:
+                try:
+                    records = await self._consumer.getmany(
+                        where, timeout_ms=_POLL_MS, max_records=max_records - len(found)
+                    )
+                except kafka_errors.OffsetOutOfRangeError:
+                    # Retention has taken what lay here, before the read or in the middle of it.
+                    offset = (await self._consumer.beginning_offsets([where]))[where]
+                    self._consumer.seek(where, offset)
+                    continue
+                for record in cast("list[KafkaRecord]", records.get(where, [])):
+                    found.append(log_record(record))
+                    offset = record.offset + 1
+        finally:
+            self._consumer.pause(where)
+        self.place = (partition, offset)
+        return found
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        places = [TopicPartition(self._topic, partition) for partition in partitions]
+        starts = await self._consumer.beginning_offsets(places)
+        ends = await self._consumer.end_offsets(places)
+        return {each.partition: (starts[each], ends[each]) for each in places}
+
+    def _go_to(self, where: TopicPartition, offset: int) -> None:
+        if self.place is None or self.place[0] != where.partition:
+            self._consumer.assign([where])
+            self._consumer.pause(where)
+        if self.place != (where.partition, offset):
+            self._consumer.seek(where, offset)
+        self.place = None
+        self._consumer.resume(where)
+
+
+_ANY: Final = -1
+"""No partition: any reader will do."""
