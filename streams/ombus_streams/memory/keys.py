@@ -3,8 +3,8 @@
 Numbers are big-endian, so byte order is number order.
 
 Families of the session: ``h`` head, ``i`` id to place, ``e`` chain entry by segment and ordinal,
-``s`` side record by segment, anchor and ordinal, ``p`` parked, ``w`` who waits for whom, ``v``
-invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible observations, ``t``
+``s`` side record by segment, anchor and ordinal, ``p`` parked, ``x`` left out, ``w`` who waits for
+whom, ``v`` invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible observations, ``t``
 trimmed ones, ``d`` gone ones, ``r`` visible reflections, ``q`` gone ones, ``k`` memory id to item,
 ``a`` accepted records, ``n`` observation record by number, ``g`` scope records. Above all sessions,
 behind a zero byte: ``s`` those there are, ``d`` those with work due.
@@ -24,6 +24,7 @@ FAMILIES: Final = {
     "e": "chain entry",
     "s": "side record",
     "p": "parked entry",
+    "x": "left-out side record",
     "w": "wait for a parent",
     "v": "invalidation",
     "l": "leaf head",
@@ -87,6 +88,10 @@ def parked(prefix: bytes, arrival: int) -> bytes:
     return prefix + b"p" + _NUMBER.pack(arrival)
 
 
+def left_out(prefix: bytes, arrival: int) -> bytes:
+    return prefix + b"x" + _NUMBER.pack(arrival)
+
+
 def all_parked(prefix: bytes) -> bytes:
     return prefix + b"p"
 
@@ -135,10 +140,8 @@ def described(key: bytes) -> tuple[str, str]:
         return key[2:].decode("utf-8", "replace"), mark
     session, _, rest = key.partition(b"\x00")
     family, name = chr(rest[0]) if rest else "", rest[1:]
-    if family in "ip":
+    if family == "i":
         shown = name.decode("ascii", "replace")
-        if family == "p":
-            shown = str(int.from_bytes(name, "big"))
     elif family == "w":
         shown = name[_LEAF.size : -_NUMBER.size].decode("utf-8", "replace")
     elif family in "ka":

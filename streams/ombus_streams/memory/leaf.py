@@ -299,11 +299,6 @@ def _show(
     is_import: bool,
 ) -> None:
     """Let a payload be what is visible of what it folded; an import also brings its items."""
-    folded_records = leaf.n_records
-    if folded.observations is not None:
-        folded_records = (
-            acceptance.accepted_number(session, leaf, "observations", folded.observations) or 0
-        )
     if is_import:
         for observation in payload.observations:
             items.add_observation(
@@ -326,8 +321,11 @@ def _show(
             )
         items.drop(session, leaf, payload.dropped_observation_ids, pruned=False)
         return  # what is active stays in sight: an import does not say what it has folded
+    n_folded = None
+    if folded.observations is not None:
+        n_folded = acceptance.accepted_number(session, leaf, "observations", folded.observations)
     shown = frozenset(observation.id for observation in payload.observations)
-    items.show_payload(session, leaf, shown, folded_records)
+    items.show_payload(session, leaf, shown, n_folded or 0)
 
 
 def _fold_fact(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -> None:

@@ -107,8 +107,9 @@ def _again(session: Session, known: IdRow, entry: Entry) -> Outcome:
 
 def _is_same(session: Session, known: IdRow, entry: Entry) -> bool:
     """Say whether the entry kept at ``known`` has the content of ``entry``."""
-    if known.place == "parked":
-        parked = session.read(keys.parked(session.prefix, known.ordinal), ParkedRow)
+    if known.place in ("parked", "left_out"):
+        key = keys.parked if known.place == "parked" else keys.left_out
+        parked = session.read(key(session.prefix, known.ordinal), ParkedRow)
         stored = parked.value if parked else None
     else:
         row = session.row_at(known)
@@ -170,6 +171,7 @@ def _give_up(session: Session, arrival: int) -> None:
     if entry.side:
         session.head.n_left_out += 1
         session.write(keys.entry_id(session.prefix, entry.id), IdRow("left_out", TRUNK, arrival))
+        session.write(keys.left_out(session.prefix, arrival), row)
         return
     session.head.n_orphans += 1
     _attach_all(session, entry, row.value, row.at_ms, _ROOT, orphan=True)
