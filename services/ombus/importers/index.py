@@ -1,7 +1,7 @@
 """Pass one over a transcript: what becomes of each row, in columns.
 
-A row costs about 250 bytes here, its id and its entry in two hash tables included, whatever it
-holds; ids are compared by 64-bit hashes.
+A row costs about 130 bytes here, its id included, whatever it holds; ids are compared by 64-bit
+hashes.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ from sys import intern
 from typing import IO, Final
 
 from ombus.importers.canonical import Fate, Format, Linear, Mark
+from ombus.importers.idtable import IdTable
 from ombus.importers.lines import BadRow, Row, read_row
 
 NO_ROW: Final = -1
@@ -36,25 +37,25 @@ class Index:
         self.copies: dict[int, int] = {}
         """Rows that are copies of an ancestor's: the number they have there."""
         self._ancestor = ancestor
-        self.numbers = array("Q")
+        self.numbers = array("I")
         self.offsets = array("Q")
-        self.sizes = array("q")
+        self.sizes = array("i")
         self.unended = -1
         self.fates = bytearray()
         self.voices = bytearray()
         self.threads = array("i")
         self.parent_kinds = bytearray()
         self.parent_keys = array("Q")
-        self.primaries = array("q")
+        self.primaries = array("i")
         self.reasons = array("H")
         self.thread_names: list[str] = []
         self.reason_texts: list[str] = []
-        self.row_by_id: dict[int, int] = {}
+        self.row_by_id = IdTable()
         self.members: dict[int, list[int]] = {}
         self.tool_names: dict[int, str] = {}
         self._id_text = bytearray()
         self._id_ends = array("Q")
-        self._row_by_group: dict[int, int] = {}
+        self._row_by_group = IdTable()
         self._reason_numbers: dict[str, int] = {}
         self._thread_numbers: dict[str, int] = {}
 
@@ -93,7 +94,7 @@ class Index:
     def resolve(self, thread: int, key: int) -> int:
         """Return the row that stands for the named parent; rows left out stand for theirs."""
         passed: list[int] = []
-        while (at := self.row_by_id.get(key, NO_ROW)) >= 0 and self.fates[at] == Fate.LEFT_OUT:
+        while (at := self.row_by_id.get(key)) >= 0 and self.fates[at] == Fate.LEFT_OUT:
             passed.append(at)
             if self.parent_kinds[at] != IS_NAMED or len(passed) > len(self.numbers):
                 return ROOT_ROW if self.parent_kinds[at] == IS_ROOT else BEFORE_ROW
@@ -108,15 +109,14 @@ class Index:
         key = 0
         if mark.id is not None and fate in (Fate.ENTRY, Fate.LEFT_OUT):
             key = key_of(f"{thread}\0{mark.id}")
-            if key in self.row_by_id:
-                fate = Fate.DUPLICATE if fate == Fate.ENTRY else fate
-            else:
-                self.row_by_id[key] = at
+            if self.row_by_id.add(key, at):
                 self._note_copy(key, at)
+            elif fate == Fate.ENTRY:
+                fate = Fate.DUPLICATE
         if fate == Fate.ENTRY and mark.group is not None:
             group = key_of(f"{thread}\0{mark.group}")
-            primary = self._row_by_group.setdefault(group, at)
-            if primary != at:
+            if not self._row_by_group.add(group, at):
+                primary = self._row_by_group.get(group)
                 fate = Fate.MERGED
                 self.members.setdefault(primary, []).append(at)
         for call_id, name in mark.calls:
@@ -145,8 +145,8 @@ class Index:
 
     def _note_copy(self, key: int, at: int) -> None:
         above = self._ancestor
-        original = above.row_by_id.get(key) if above is not None else None
-        if above is not None and original is not None:
+        original = above.row_by_id.get(key) if above is not None else NO_ROW
+        if above is not None and original >= 0:
             self.copies[at] = above.copies.get(original, above.numbers[original])
 
     def _thread(self, name: str) -> int:

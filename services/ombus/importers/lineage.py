@@ -30,7 +30,7 @@ class Lineage:
     """The parents of a transcript's nodes, and why some differ from what the file says."""
 
     def __init__(self, n_nodes: int) -> None:
-        self.parents = array("q", [ROOT]) * n_nodes
+        self.parents = array("i", [ROOT]) * n_nodes
         """By node: the node it hangs on, or ``ROOT``."""
         self.missing: set[int] = set()
         """Nodes whose named parent is in no readable row."""
@@ -53,10 +53,10 @@ class _Builder:
         self._leads = _leading(natives, voices)
         self._is_linked = _is_linked(natives, voices)
         # Union-find twice: over nodes (which top is above me?) and over ways (which tip is below?)
-        self._above = array("q", range(n + 1))
-        self._way = array("q", [-1]) * (n + 1)
-        self._way_merged = array("q")
-        self._tips = array("q")
+        self._above = array("i", range(n + 1))
+        self._way = array("i", [-1]) * (n + 1)
+        self._way_merged = array("i")
+        self._tips = array("i")
         self._last_fork_way: dict[int, int] = {}
         self._fork_points: dict[int, int] = {}
         self._anchors: dict[int, int] = {}

@@ -62,6 +62,8 @@ _MARKERS: Final = (
     Marker("<user_shell_command>", "text.shell_echo"),
     Marker("<subagent_notification>", "text.task_notification"),
     Marker("<skill>", "text.skill"),
+    Marker("Base directory for this skill:", "text.skill"),
+    Marker("# Observational Memory", "text.own_memory"),
     Marker("<observational-memory>", "text.own_memory"),
     Marker("[observational-memory]", "text.own_memory"),
     Marker("[Compacted history content evicted", "text.evicted"),
@@ -81,6 +83,7 @@ _MARKERS: Final = (
         "summary",
     ),
 )
+_FIRST_CHARACTERS: Final = frozenset(marker.prefix[0] for marker in _MARKERS)
 _REMINDER: Final = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 _OPENS: Final = "<system-reminder>"
 _CLOSES: Final = "</system-reminder>"
@@ -88,7 +91,9 @@ _CLOSES: Final = "</system-reminder>"
 
 def user_text(text: str) -> Spoken:
     """Return who wrote ``text`` in the user's role."""
-    head = text.lstrip()[:96]
+    head = text[:256].lstrip()[:96]
+    if head[:1] not in _FIRST_CHARACTERS:
+        return HUMAN
     for marker in _MARKERS:
         if head.startswith(marker.prefix):
             return Spoken(marker.origin, marker.rule)
@@ -100,10 +105,13 @@ def parted(text: str) -> Iterator[tuple[str, Spoken]]:
 
     A program may put its reminder before or behind the user's words in one string.
     """
+    if _OPENS not in text:
+        yield text, user_text(text)
+        return
     start, end = 0, len(text)
     while (found := _REMINDER.match(text, start)) is not None:
         start = found.end()
-    while start < end and text[start:end].rstrip().endswith(_CLOSES):
+    while text.endswith(_CLOSES, start, _trimmed(text, end)):
         cut = text.rfind(_OPENS, start, end)
         if cut < 0:
             break
@@ -116,3 +124,9 @@ def parted(text: str) -> Iterator[tuple[str, Spoken]]:
     yield text[start:end], user_text(text[start:end])
     if end < len(text):
         yield text[end:], user_text(text[end:])
+
+
+def _trimmed(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end

@@ -1,6 +1,6 @@
 """A transcript file as entries: two passes, the content of one row at a time.
 
-Pass one keeps, for each row, its place, its id, its parent and what becomes of it: about 150
+Pass one keeps, for each row, its place, its id, its parent and what becomes of it: about 130
 bytes, whatever the row holds. Then the chain is known (``lineage``), late parents and rows that
 belong together included. Pass two reads each row again and gives its entries.
 """
@@ -59,8 +59,8 @@ class Transcript:
         self._index = index
         self._thread = thread
         self._part_of = part_of
-        self._rows = array("q", (at for at, of in enumerate(index.threads) if of == thread))
-        self._nodes = array("q", (at for at in self._rows if index.fates[at] == Fate.ENTRY))
+        self._rows = array("i", (at for at, of in enumerate(index.threads) if of == thread))
+        self._nodes = array("i", (at for at in self._rows if index.fates[at] == Fate.ENTRY))
         self._first_own = next((at for at in self._nodes if at not in index.copies), NO_ROW)
         self._copied_facts = copied_facts
         self._lineage: Lineage | None = None
@@ -109,7 +109,7 @@ class Transcript:
         if self._lineage is None:
             index, nodes = self._index, self._nodes
             missing: dict[int, int] = {}
-            natives = array("q")
+            natives = array("i")
             for at in nodes:
                 kind, key = index.parent_kinds[at], index.parent_keys[at]
                 native = BEFORE if kind == IS_LINEAR else ROOT
