@@ -5,14 +5,14 @@ beside the log (attempts, next times, refused runs) is operational: losing it co
 memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
 import structlog
 
 from ombus_streams.memory import duties
-from ombus_streams.memory.effects import Effect, Run
+from ombus_streams.memory.effects import Effect, EndFlush, Run
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.errors import Refused, RetryableError
 from ombus_streams.runtime.ports import Position
@@ -59,10 +59,15 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    """The duties of one partition. ``now_ms`` is passed in: nothing here asks a clock."""
+    """The duties of one partition. ``now_ms`` is passed in: nothing here asks a clock.
 
-    def __init__(self, processor: Processor) -> None:
-        self._processor = processor
+    A process that performs the effects of some ``workers`` only decides for those.
+    """
+
+    def __init__(
+        self, processor: Processor, workers: Sequence[duties.Worker] = duties.WORKERS
+    ) -> None:
+        self._processor, self._workers = processor, tuple(workers)
         self._waiting: dict[bytes, None] = dict.fromkeys(processor.due_sessions())
         self._under_way: dict[Slot, int | None] = {}
         """Slots in use; a number is the offset whose folding frees the slot."""
@@ -76,8 +81,13 @@ class Scheduler:
     def n_under_way(self) -> int:
         return len(self._under_way)
 
-    def due(self, now_ms: int, limit: int) -> list[Task]:
-        """Return up to ``limit`` effects that are due, and hold their slots."""
+    def due(
+        self, now_ms: int, limit: int, admits: Callable[[Slot], bool] = lambda _: True
+    ) -> list[Task]:
+        """Return up to ``limit`` effects that are due, and hold their slots.
+
+        A slot that ``admits`` turns away, because its tenant has enough under way, stays due.
+        """
         folded = self._processor.next_offset
         for slot, offset in list(self._under_way.items()):
             if offset is not None and offset < folded:
@@ -87,7 +97,7 @@ class Scheduler:
         for key in list(self._waiting):
             if len(tasks) >= limit:
                 break
-            held = self._of_session(key, now_ms, tasks, limit)
+            held = self._of_session(key, now_ms, tasks, limit, admits)
             if not held:
                 del self._waiting[key]
         return tasks
@@ -100,7 +110,7 @@ class Scheduler:
     def parked(self, session: Session, segment: int) -> dict[str, str]:
         """Return why each parked worker of a leaf is not asked."""
         found: dict[str, str] = {}
-        for worker in duties.WORKERS:
+        for worker in self._workers:
             attempts = self._known((session.key, segment, worker))
             if attempts.is_parked:
                 found[worker] = attempts.reason
@@ -145,7 +155,14 @@ class Scheduler:
         self._under_way.pop(slot, None)
         self._waiting[slot[0]] = None
 
-    def _of_session(self, key: bytes, now_ms: int, tasks: list[Task], limit: int) -> bool:
+    def _of_session(
+        self,
+        key: bytes,
+        now_ms: int,
+        tasks: list[Task],
+        limit: int,
+        admits: Callable[[Slot], bool],
+    ) -> bool:
         """Add the session's tasks; return whether it must be looked at again by itself."""
         session = self._processor.session(key)
         if not session.head.n_due:
@@ -159,7 +176,7 @@ class Scheduler:
                 frozenset(self._known((key, segment, "observer")).refused),
                 self.parked(session, segment),
             )
-            for worker in duties.WORKERS:
+            for worker in self._asked(standing):
                 slot = (key, segment, worker)
                 if slot in self._under_way:
                     continue
@@ -170,10 +187,23 @@ class Scheduler:
                 if len(tasks) >= limit:
                     return True
                 effect = duties.decide(session, leaf, worker, standing)
-                if effect is not None:
+                if effect is not None and worker not in self._workers:
+                    effect = effect if isinstance(effect, EndFlush) else None
+                if effect is not None and not admits(slot):
+                    again = True
+                elif effect is not None:
                     self._under_way[slot] = None
                     tasks.append(Task(slot, effect))
         return again
+
+    def _asked(self, standing: duties.Standing) -> tuple[duties.Worker, ...]:
+        """Return whom to ask; a parked worker ends the flush that waits for it by itself.
+
+        What is parked is operational: the dropper, elsewhere, does not know of it.
+        """
+        if standing.parked and "dropper" not in self._workers:
+            return (*self._workers, "dropper")
+        return self._workers
 
     def _known(self, slot: Slot) -> Attempts:
         known = self._attempts.get(slot)

@@ -1,0 +1,165 @@
+"""Faust's membership with whole batches: each partition's records go to ``Batches`` at once.
+
+Faust's own path costs 200 microseconds a record. Here it keeps what it is good at (the group,
+assignments, offset commits, the consumer's thread), and three things are replaced: where reading
+starts (the position row of the store, never the committed offset), who gets the records, and which
+offset is declared. Offsets are committed for monitoring only: nothing is ever read from them.
+
+It relies on private methods of faust-streaming 0.15.3; ``tests/kafka/test_faust_signatures.py``
+pins them.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+
+import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka import errors as kafka_errors
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from faust.types.app import AppT
+from mode.types import ServiceT
+
+from ombus_streams.engine.kafka.assignor import assignor_of
+from ombus_streams.engine.kafka.records import KafkaRecord
+
+POLL_SECONDS: Final = 0.5
+"""How long one look for records waits where there are none."""
+
+_log = structlog.get_logger("ombus.transport")
+
+
+class Batches(Protocol):
+    """Who folds the partitions of one topic. Everything is called on the app's event loop."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def instance(self) -> str: ...
+
+    async def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Open partitions; return where to read each from. Those left out are not read yet."""
+        ...
+
+    async def revoked(self, partitions: Iterable[int]) -> None:
+        """Close partitions: nothing of them is written after this returns."""
+        ...
+
+    async def fold(self, partition: int, records: Sequence[KafkaRecord]) -> int | None:
+        """Fold records; return the next offset once everything below it is durable.
+
+        ``None``: the partition is not open, so nothing was done.
+        """
+        ...
+
+    async def lost(self, partition: int) -> None:
+        """The log does not have the offset that was asked for: compare it with the store."""
+        ...
+
+
+def batches_of(app: AppT) -> Batches:
+    """Return who folds for this app, which is a ``BatchApp``."""
+    return cast("Batches", getattr(app, "batches"))  # noqa: B009 - faust's AppT has no such name
+
+
+class BatchConsumer(driver.Consumer):
+    """A consumer for one topic whose records go to ``app.batches``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._durable: dict[TP, int] = {}
+        super().__init__(*args, **kwargs)
+
+    @property
+    def _batches(self) -> Batches:
+        return batches_of(self.app)
+
+    async def perform_seek(self) -> None:
+        """Open what is assigned and read on from its position rows; called once a rebalance."""
+        batches = self._batches
+        mine = {tp for tp in self.assignment() if tp.topic == batches.topic}
+        offsets = await batches.assigned(sorted(tp.partition for tp in mine))
+        self.pause_partitions(tp for tp in mine if tp.partition not in offsets)
+        await self._seek_to(offsets)
+
+    async def read_from(self, offsets: Mapping[int, int]) -> None:
+        """Read partitions on from these offsets: they were opened late, or a batch has failed."""
+        assigned = {tp.partition for tp in self.assignment() if tp.topic == self._batches.topic}
+        await self._seek_to({each: offsets[each] for each in offsets if each in assigned})
+
+    async def position_of(self, partition: int) -> int | None:
+        """Return the offset that is read next: past records that are no data, unlike the fold."""
+        return await self.position(TP(self._batches.topic, partition))
+
+    def highwater_of(self, partition: int) -> int | None:
+        """Return the end of the partition as the last fetch saw it."""
+        return self.highwater(TP(self._batches.topic, partition))
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Close the partitions first: after that Faust may take its time."""
+        batches = self._batches
+        await batches.revoked(tp.partition for tp in revoked if tp.topic == batches.topic)
+        for tp in revoked:
+            self._durable.pop(tp, None)
+        await super().on_partitions_revoked(revoked)
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Report nothing: it looks at per-record bookkeeping that batches do without."""
+
+    async def _seek_to(self, offsets: Mapping[int, int]) -> None:
+        places = {TP(self._batches.topic, each): offset for each, offset in offsets.items()}
+        if places:
+            await self.seek_wait(places)
+            self.resume_partitions(places)
+
+    async def _drain_messages(self, fetcher: ServiceT) -> None:
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                try:
+                    found, active = await self._wait_next_records(POLL_SECONDS)
+                except kafka_errors.NoOffsetForPartitionError:
+                    # Nothing was committed yet; the position row says where to read from.
+                    continue
+                except kafka_errors.OffsetOutOfRangeError as error:
+                    for tp in error.args[0]:
+                        await self._batches.lost(tp.partition)
+                    continue
+                for tp, records in (found or {}).items():
+                    if self.flow_active and (active is None or tp in active):
+                        await self._hand_over(TP(tp.topic, tp.partition), records)
+                await asyncio.sleep(0)
+        except kafka_errors.ConsumerStoppedError:
+            if not self.app.should_stop:
+                raise
+        except asyncio.CancelledError:
+            if not self.app.should_stop:
+                raise
+
+    async def _hand_over(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
+        next_offset = await self._batches.fold(tp.partition, records)
+        if next_offset is not None:
+            self._durable[tp] = next_offset
+            self._read_offset[tp] = next_offset - 1
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        return iter(tuple(self._durable))
+
+    def _new_offset(self, tp: TP) -> int | None:
+        return self._durable.get(tp)
+
+    def _new_consumer_thread(self) -> "BatchThread":
+        return BatchThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class BatchThread(driver.AIOKafkaConsumerThread):
+    """The consumer's thread, with our assignor in place of Faust's."""
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._partition_assignment_strategy = [assignor_of(batches_of(self.app).instance)]
+        return consumer
+
+
+class BatchTransport(driver.Transport):
+    Consumer = BatchConsumer
