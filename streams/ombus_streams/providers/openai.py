@@ -1,0 +1,352 @@
+"""A model behind the Chat Completions API: OpenAI's own, or any server that speaks it.
+
+vLLM, Ollama, LM Studio, llama.cpp and gateways differ in what they leave out, so nothing optional
+is relied on: ids, usage and even finish reasons may be missing, and only the last of these makes a
+turn fail, because without it nobody knows whether the answer is whole. The SDK (extra ``openai``)
+is imported when the first turn is asked for, and never retries by itself.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ombus_schemas.jsontext import JsonObject, JsonValue, json_text
+
+from ombus_streams.providers.clients import Clients
+from ombus_streams.providers.failures import failure, is_torn
+from ombus_streams.providers.options import (
+    RequestOptions,
+    Thinking,
+    ToolChoice,
+    correlation_headers,
+    request_options,
+)
+from ombus_streams.providers.toolcalls import CallBuilder
+from ombus_streams.runtime.provider import (
+    ModelRequest,
+    Text,
+    ToolCall,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAIError
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+OFFICIAL: Final = "https://api.openai.com/v1"
+NO_KEY: Final = "no-key"
+"""What a server that asks for no credential is sent: the SDK insists on one."""
+TIMEOUT_SECONDS: Final = 120.0
+
+_FIXED: Final = frozenset(
+    {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "n"}
+)
+_EFFORT: Final[Mapping[Thinking, str]] = {
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+}
+"""``off`` sends nothing: a model that does not reason refuses the field."""
+
+
+class OpenAI:
+    """A provider over one model of one address. Stateless between turns."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        name: str = "openai",
+        streams: bool = True,
+        tool_choice: ToolChoice = "auto",
+        forced_turns: int = 1,
+        max_tokens: int | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """``tool_choice`` holds for the first ``forced_turns`` turns of a run, ``auto`` after them:
+
+        a run ends with a turn that calls nothing.
+        """
+        self.name, self.model = name, model
+        self._key, self._base_url = api_key or NO_KEY, base_url or OFFICIAL
+        self._streams, self._max_tokens = streams, max_tokens
+        self._tool_choice, self._forced_turns = tool_choice, forced_turns
+        self._timeout = timeout_seconds
+        self._clients: Clients[AsyncOpenAI] = Clients(self._open)
+
+    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the calls of one turn, each as soon as it is whole; the usage; or a failure."""
+        from openai import OpenAIError
+
+        try:
+            events = self._streamed(request) if self._streams else self._answered(request)
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except OpenAIError as error:
+            yield _failed(error, self._key)
+        except Exception as error:  # the SDK lets broken JSON and torn connections pass through
+            if not is_torn(error):
+                raise
+            yield failure(f"the answer cannot be read: {error}", kind="ECONNRESET")
+
+    def _open(self) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        # Every argument is said: what is left out, the SDK looks up in the environment.
+        return AsyncOpenAI(
+            api_key=self._key,
+            base_url=self._base_url,
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(timeout=self._timeout),
+        )
+
+    async def _streamed(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        answer = _Answer()
+        stream = await self._clients.get().chat.completions.create(
+            **self._body(request), stream=True, stream_options={"include_usage": True}
+        )
+        async with stream:
+            async for chunk in stream:
+                for event in answer.take_chunk(chunk):
+                    yield event
+        for event in answer.end():
+            yield event
+
+    async def _answered(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        answer = _Answer()
+        completion = await self._clients.get().chat.completions.create(
+            **self._body(request), stream=False
+        )
+        for event in (*answer.take_whole(completion), *answer.end()):
+            yield event
+
+    def _body(self, request: ModelRequest) -> "dict[str, Any]":
+        options = request_options(request.options, _FIXED)
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": messages_of(request.messages),
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
+                }
+                for tool in request.tools
+            ],
+            "tool_choice": self._choice(request),
+            "extra_headers": correlation_headers(options.correlation_id),
+            "extra_body": self._extra(options),
+        }
+        return body
+
+    def _extra(self, options: RequestOptions) -> JsonObject:
+        extra: JsonObject = dict(options.body)
+        most = options.max_tokens or self._max_tokens
+        if most is not None:
+            # Only OpenAI's own reasoning models refuse the old name, only they know the new one.
+            extra["max_completion_tokens" if self._is_official else "max_tokens"] = most
+        effort = _EFFORT.get(options.thinking) if options.thinking else None
+        if effort is not None:
+            extra["reasoning_effort"] = effort
+        if self._is_official and options.correlation_id:
+            extra["prompt_cache_key"] = options.correlation_id[:64]
+        return extra
+
+    @property
+    def _is_official(self) -> bool:
+        return self._base_url.startswith("https://api.openai.com/")
+
+    def _choice(self, request: ModelRequest) -> JsonValue:
+        n_before = sum(message.get("role") == "assistant" for message in request.messages)
+        if self._tool_choice == "auto" or n_before >= self._forced_turns:
+            return "auto"
+        if self._tool_choice == "required":
+            return "required"
+        return {"type": "function", "function": {"name": request.tools[0].name}}
+
+
+def messages_of(transcript: tuple[JsonObject, ...]) -> list[JsonObject]:
+    """Return the transcript of the loop as chat messages."""
+    messages: list[JsonObject] = []
+    for message in transcript:
+        blocks = cast("list[JsonObject]", message["content"])
+        match message["role"]:
+            case "assistant":
+                calls: list[JsonValue] = [
+                    {
+                        "id": block["id"],
+                        "type": "function",
+                        "function": {
+                            "name": block["name"],
+                            "arguments": json_text(block.get("arguments")),
+                        },
+                    }
+                    for block in blocks
+                ]
+                messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+            case "tool":
+                messages += [
+                    {
+                        "role": "tool",
+                        "tool_call_id": block["toolCallId"],
+                        "content": json_text(block.get("result")),
+                    }
+                    for block in blocks
+                ]
+            case role:
+                text = "".join(str(block["text"]) for block in blocks)
+                messages.append({"role": role, "content": text})
+    return messages
+
+
+class _Answer:
+    """What one turn has said so far. Servers may send a choice's pieces in any order."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, CallBuilder] = {}
+        self._ids: list[str] = []
+        self._refusal = ""
+        self._finish: str | None = None
+        self._has_choice = False
+        self._usage: Usage | None = None
+
+    def take_chunk(self, chunk: "ChatCompletionChunk") -> list[TurnEvent]:
+        events: list[TurnEvent] = []
+        self._take_usage(chunk.usage)
+        for choice in chunk.choices or ():
+            if choice.index:
+                continue
+            self._has_choice = True
+            self._finish = choice.finish_reason or self._finish
+            delta = choice.delta
+            if delta is None:
+                continue
+            self._refusal += delta.refusal or ""
+            if delta.content:
+                events.append(Text(delta.content))
+            for piece in delta.tool_calls or ():
+                events += self._take_piece(
+                    piece.index,
+                    piece.id or "",
+                    (piece.function.name if piece.function else "") or "",
+                    (piece.function.arguments if piece.function else "") or "",
+                )
+        return events
+
+    def take_whole(self, completion: "ChatCompletion") -> list[TurnEvent]:
+        self._take_usage(completion.usage)
+        events: list[TurnEvent] = []
+        for choice in (completion.choices or ())[:1]:
+            self._has_choice = True
+            self._finish = choice.finish_reason or "stop"
+            message = choice.message
+            if message is None:
+                continue
+            self._refusal = message.refusal or ""
+            if message.content:
+                events.append(Text(message.content))
+            for number, call in enumerate(message.tool_calls or ()):
+                if call.type == "function":
+                    events += self._take_piece(
+                        number,
+                        call.id or "",
+                        call.function.name or "",
+                        call.function.arguments or "",
+                    )
+        return events
+
+    def end(self) -> list[TurnEvent]:
+        """Return what is left to say once nothing more comes."""
+        events: list[TurnEvent] = [] if self._usage is None else [self._usage]
+        reason = self._finish
+        if reason == "content_filter" or self._refusal:
+            said = self._refusal or "the answer was stopped by a content filter"
+            events.append(TurnFailed(message=said, code="content_filter", is_refusal=True))
+        elif not self._has_choice:
+            events.append(
+                TurnFailed(
+                    message="the provider answered without a choice",
+                    code="temporarily_unavailable",
+                )
+            )
+        elif reason is None:
+            events.append(
+                TurnFailed(message="the answer ended without a finish reason", code="ECONNRESET")
+            )
+        elif reason == "length":
+            events.append(
+                TurnFailed(message="the answer was cut at its output limit", code="max_tokens")
+            )
+        else:
+            events += self._rest()
+        return events
+
+    def _take_piece(self, index: int, call_id: str, name: str, arguments: str) -> list[TurnEvent]:
+        events: list[TurnEvent] = []
+        builder = self._calls.get(index)
+        # Some servers give every call of a turn index 0, each under an id of its own.
+        is_next = builder is not None and call_id and builder.call_id not in ("", call_id)
+        if builder is None or is_next:
+            events += self._rest()
+            builder = self._calls[index] = CallBuilder()
+        builder.call_id = builder.call_id or call_id
+        builder.name = builder.name or name
+        if not builder.add(arguments):
+            events.append(TurnFailed(message="a call's arguments grow without end"))
+        return events
+
+    def _rest(self) -> list[TurnEvent]:
+        """Return the calls that are whole because something else has begun."""
+        events: list[TurnEvent] = []
+        for builder in self._calls.values():
+            call = builder.finish(self._ids, len(self._ids))
+            if isinstance(call, ToolCall):
+                self._ids.append(call.id)
+            events.append(call)
+        self._calls.clear()
+        return events
+
+    def _take_usage(self, usage: "CompletionUsage | None") -> None:
+        if usage is None:
+            return
+        details = usage.prompt_tokens_details
+        self._usage = Usage(
+            input_tokens=usage.prompt_tokens or 0,
+            output_tokens=usage.completion_tokens or 0,
+            cached_tokens=(details.cached_tokens if details else 0) or 0,
+        )
+
+
+def _failed(error: "OpenAIError", key: str) -> TurnFailed:
+    from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
+
+    match error:
+        case APITimeoutError():
+            return failure("the provider did not answer in time", kind="timeout")
+        case APIConnectionError():
+            cause = error.__cause__
+            said = f"the connection failed: {cause or error}"
+            return failure(said, kind="ECONNRESET", secret=key)
+        case APIStatusError():
+            return failure(
+                error.message,
+                status=error.status_code,
+                kind=error.code or error.type,
+                headers=error.response.headers,
+                secret=key,
+            )
+        case APIError():
+            return failure(error.message, kind=error.code or error.type, secret=key)
+        case _:
+            return failure(str(error), secret=key)
