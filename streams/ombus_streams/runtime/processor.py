@@ -40,8 +40,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class Processor:
     """The fold of one partition into one store.
 
-    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters. ``secrets`` leave
-    those that are written.
+    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters.
+    ``secrets`` leave those that are written.
     """
 
     def __init__(
