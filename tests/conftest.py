@@ -1,6 +1,24 @@
-"""Settings every test shares."""
+"""Settings every test shares, and the brokers some of them need."""
 
 from hypothesis import HealthCheck, settings
+
+from tests.support.brokers import (
+    kafka,
+    pytest_addoption,
+    pytest_configure,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    redis,
+)
+
+__all__ = [
+    "kafka",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "redis",
+]
 
 # Two busy cores draw slowly now and then; a property fails for what it finds, never for its time.
 settings.register_profile("ombus", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -26,6 +26,8 @@ from ombus.secrets import load_secrets
 
 PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
+OF_TESTS: Final = "OMBUS_TEST_"
+"""Where tests find their brokers; nothing a process is told."""
 PROJECT_FILE: Final = "ombus.toml"
 DEFAULT_DATA: Final = "~/.local/share/ombus"
 
@@ -107,7 +109,7 @@ def load_settings(
             memory.append(group)
         said |= {key: _checked(key, value, f"{file}: {key}") for key, value in content.items()}
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name != CONFIG:
+        if name.startswith(PREFIX) and name != CONFIG and not name.startswith(OF_TESTS):
             key = name.removeprefix(PREFIX).lower().replace("_", "-")
             said[key] = _checked(key, _listed(key, text), f"environment: {name}")
     for key, flag in flags.items():

@@ -1,5 +1,6 @@
 """The engines the contract suite runs against, by name, so that a child process finds them too."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,8 @@ from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.store import SqliteStore, StateFile
 from ombus_streams.memory.rows import Rows
 from ombus_streams.runtime.ports import Clock, EntryLog, PositionRow, StateStore
+
+from tests.support.brokers import KAFKA
 
 PARTITIONS: Final = 4
 
@@ -57,7 +60,23 @@ class _OneStore(SqliteStore):
         self._own_file.close()
 
 
-ENGINES: Final = {"embedded": Engine(log=_embedded_log, store=_embedded_store)}
+def _kafka_log(folder: Path, clock: Clock) -> ClosableLog:
+    from tests.kafka.logs import open_log
+
+    return open_log(os.environ[KAFKA], folder, clock, PARTITIONS)
+
+
+def _rocks_store(folder: Path, partition: int) -> StateStore:
+    pytest.importorskip("rocksdict", reason="the Kafka engine's store needs the extra kafka")
+    from tests.kafka.rocks import open_store
+
+    return open_store(folder, partition)
+
+
+ENGINES: Final = {
+    "embedded": Engine(log=_embedded_log, store=_embedded_store),
+    "kafka": Engine(log=_kafka_log, store=_rocks_store),
+}
 
 
 class View(Rows, Protocol):
@@ -87,13 +106,6 @@ STATES: Final[dict[str, Callable[[Path], State]]] = {
     "embedded": StateFile,
     "rocks": _rocks_state,
 }
-
-
-def _rocks_store(folder: Path, partition: int) -> StateStore:
-    pytest.importorskip("rocksdict", reason="the Kafka engine's store needs the extra kafka")
-    from tests.kafka.rocks import open_store
-
-    return open_store(folder, partition)
 
 
 STORES: Final[dict[str, Callable[[Path, int], StateStore]]] = {
