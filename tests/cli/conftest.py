@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from ombus.cli.app import app
-from ombus_schemas.jsontext import JsonObject
 from typer.testing import CliRunner
 
 SHARED = Path(__file__).parents[3] / "shared" / "transcripts"
@@ -32,13 +32,13 @@ class Done(msgspec.Struct, frozen=True):
     out: str
     err: str
 
-    def json(self) -> JsonObject:
+    def json(self) -> dict[str, Any]:
         """Return the only line as an object."""
         (line,) = self.out.splitlines()
-        value: JsonObject = msgspec.json.decode(line)
+        value: dict[str, Any] = msgspec.json.decode(line)
         return value
 
-    def lines(self) -> list[JsonObject]:
+    def lines(self) -> list[dict[str, Any]]:
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 

@@ -72,9 +72,7 @@ def test_reads_name_their_leaf_and_position(remembered: Cli) -> None:
 def test_context_is_the_memory_then_the_recent_messages(remembered: Cli) -> None:
     blocks = remembered("context", "--json").json()["blocks"]
 
-    assert isinstance(blocks, list)
-    titles = [block["title"] for block in blocks if isinstance(block, dict)]
-    assert titles == ["observational-memory", "recent-messages"]
+    assert [block["title"] for block in blocks] == ["observational-memory", "recent-messages"]
     assert "<recent-messages>" in remembered("context").out
 
 
@@ -147,8 +145,8 @@ def test_pages_go_both_ways(cli: Cli) -> None:
     back = cli("page", "c", "--limit", 2, "--json").json()
     ahead = cli("page", "a", "--forward", "--limit", 2, "--json").json()
 
-    assert [entry["id"] for entry in back["entries"]] == ["b", "c"]  # type: ignore[index, union-attr, call-overload]  # JSON
-    assert [entry["id"] for entry in ahead["entries"]] == ["a", "b"]  # type: ignore[index, union-attr, call-overload]  # JSON
+    assert [entry["id"] for entry in back["entries"]] == ["b", "c"]
+    assert [entry["id"] for entry in ahead["entries"]] == ["a", "b"]
     assert '"role":"user"' in cli("page", "c", "--full").out
     assert cli("page", "zz").code == 1
     assert cli("page", "c", "--limit", 0).code == 1

@@ -36,24 +36,27 @@ def up(
     if log_json:
         logs.configure(settings.log_level, as_json=True, secrets=settings.secrets)
     engine = own(settings, wait)
-    try:
+
+    def ready() -> None:
+        log, lag = engine.log, engine.lag()
         if json:
             say_json(
                 {
                     "ready": True,
                     "data": str(settings.folder),
-                    "incarnation": engine.log.incarnation,
-                    "partitions": engine.log.partitions,
-                    "lag": engine.lag(),
+                    "incarnation": log.incarnation,
+                    "partitions": log.partitions,
+                    "lag": lag,
                 }
             )
         else:
             say(
-                f"ready: folding {settings.folder} (log {engine.log.incarnation}, "
-                f"{engine.log.partitions} partitions, {engine.lag():,} records behind); "
-                "Ctrl-C ends it"
+                f"ready: folding {settings.folder} (log {log.incarnation}, {log.partitions} "
+                f"partitions, {lag:,} records behind); Ctrl-C ends it"
             )
-        asyncio.run(serve(engine))
+
+    try:
+        asyncio.run(serve(engine, ready))
     finally:
         engine.close()
     if not json:

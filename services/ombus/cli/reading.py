@@ -38,10 +38,12 @@ def sessions(context: typer.Context, json: Json = False, data: Data = None) -> N
     if not found:
         say("no sessions")
         return
-    rows = [("SESSION", "ENTRIES", "BRANCHES", "OBSERVATIONS", "REFLECTIONS", "LAST")]
+    rows: list[tuple[str, ...]] = [
+        ("SESSION", "ENTRIES", "BRANCHES", "OBSERVATIONS", "REFLECTIONS", "LAST")
+    ]
     for each in found:
         counts = (each.entries, each.branches, each.observations, each.reflections)
-        rows.append((each.session, *(f"{count:,}" for count in counts), _instant(each.last_at_ms)))  # type: ignore[arg-type]
+        rows.append((each.session, *(f"{count:,}" for count in counts), _instant(each.last_at_ms)))
     for line in columns(rows, right=frozenset({1, 2, 3, 4})):
         say(line)
 
@@ -83,8 +85,9 @@ def view(
     from ombus_streams.memory.commands import view_json
 
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
-        mode = "full" if full else "visible"
-        found = reading.view(lens.session, lens.leaf, mode, desk.settings.secrets)  # type: ignore[arg-type]
+        found = reading.view(
+            lens.session, lens.leaf, "full" if full else "visible", desk.settings.secrets
+        )
     if json:
         say_json({**_where(lens), **view_json(found)})
     else:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -33,14 +34,18 @@ def own(settings: ProcessSettings, wait_seconds: float) -> Engine:
         time.sleep(RETRY_S)
 
 
-async def serve(engine: Engine) -> None:
-    """Fold and run workers until SIGINT or SIGTERM; runs under way are given up, no fold is."""
+async def serve(engine: Engine, ready: Callable[[], None]) -> None:
+    """Fold and run workers until SIGINT or SIGTERM; runs under way are given up, no fold is.
+
+    ``ready`` is called once both signals end it in order.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     _log.info("owner.started", folder=str(engine.folder), lag_records=engine.lag())
     try:
+        ready()
         await engine.run(stop)
     finally:
         for number in SIGNALS:

@@ -1,0 +1,109 @@
+"""The command line as a whole: help, version, start time, errors without tracebacks."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SAMPLE, Cli
+
+COMMANDS = [
+    "up",
+    "import",
+    "append",
+    "flush",
+    "compact",
+    "sessions",
+    "status",
+    "view",
+    "context",
+    "recall",
+    "page",
+    "tail",
+    "verify",
+    "rebuild",
+    "demo",
+]
+
+
+def test_help_names_every_command_the_data_folder_and_the_exit_codes(cli: Cli) -> None:
+    shown = cli("--help").out
+
+    for command in COMMANDS:
+        assert f" {command} " in shown
+        assert cli(command, "--help").code == 0
+    assert "~/.local/share/ombus" in shown
+    assert "OMBUS_DATA" in shown
+    assert "3 unreachable" in shown
+
+
+def test_help_needs_little_time_because_nothing_heavy_is_imported() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "ombus.cli", "--help"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < 0.5  # seconds of processor time: wall time is the machine's other work
+
+
+def test_help_imports_neither_the_memory_nor_an_engine() -> None:
+    code = (
+        "import sys; from ombus.cli.app import app\n"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('ombus_streams', 'sqlite3', 'structlog', 'asyncio')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_unknown_command_or_option_is_misuse(cli: Cli) -> None:
+    assert cli("fold").code == 2
+    assert cli("view", "--leef", "x").code == 2
+
+
+def test_the_data_folder_may_be_named_before_and_behind_the_command(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli("--data", tmp_path / "a", "append", "s1", stdin='{"role":"user","content":"x"}')
+    cli("append", "s2", "--data", tmp_path / "b", stdin='{"role":"user","content":"x"}')
+
+    assert cli("sessions", "--data", tmp_path / "a", "--json").json()["session"] == "local/s1"
+    assert cli("--data", tmp_path / "b", "sessions", "--json").json()["session"] == "local/s2"
+
+
+def test_a_damaged_log_is_named_with_its_way_out(cli: Cli, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "log.db").write_bytes(b"no database at all" * 1_000)
+
+    done = cli("view")
+
+    assert done.code == 3
+    assert str(folder / "log.db") in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_log_with_other_partitions_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("append", "s1", stdin='{"role":"user","content":"x"}')
+    monkeypatch.setenv("OMBUS_PARTITIONS", "5")
+
+    done = cli("view")
+
+    assert done.code == 3
+    assert "8 partitions" in done.err
+
+
+def test_a_reader_that_goes_early_is_no_error(cli: Cli, folder: Path) -> None:
+    cli("import", SAMPLE)
+    script = f"{sys.executable} -m ombus.cli tail -n 1000 | head -n 1"
+
+    done = subprocess.run(script, shell=True, capture_output=True, text=True, check=False)
+
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_the_version_is_that_of_the_package(cli: Cli) -> None:
+    assert cli("--version").out.startswith("ombus ")
