@@ -22,7 +22,7 @@ from ombus_streams.memory.head import (
     ObservationRow,
     ReflectionRow,
 )
-from ombus_streams.memory.ledger import blocks_observation
+from ombus_streams.memory.ledger import blocks_observation, blocks_reflection
 from ombus_streams.memory.session import Session
 
 RowType = TypeVar("RowType", bound=ItemRow)
@@ -137,7 +137,7 @@ def add_reflection(
     supports = reflection.supporting_observation_ids
     names = [name_of(session, leaf, support) for support in supports]
     state: ItemState = "visible"
-    if any(support.dropped and not support.pruned for support in names):
+    if any(each.dropped and not each.pruned for each in (name, *names)):
         state = "hidden"
     if _is_invalid(session, reflection.id, supports, ordinal) or any(
         support.observation_state == "invalidated" for support in names
@@ -174,7 +174,7 @@ def drop(session: Session, leaf: LeafHead, ids: tuple[str, ...], *, pruned: bool
             n_gone += 1
     if hiding:
         for row in list(reflections(session, leaf, "visible")):
-            if not hiding.isdisjoint(row.item.supporting_observation_ids):
+            if blocks_reflection(hiding, row.item):
                 _move_reflection(session, leaf, row.item.id, "hidden")
     return n_gone
 
@@ -225,8 +225,7 @@ def invalidate_leaf(session: Session, leaf: LeafHead, row: InvalidationRow) -> N
             _move_observation(session, leaf, held.item.id, "invalidated")
             leaf.n_invalidated += 1
     for resting in list(reflections(session, leaf, "visible", "hidden")):
-        supports = resting.item.supporting_observation_ids
-        if resting.item.id in ids or not blocked.isdisjoint(supports):
+        if blocks_reflection(blocked, resting.item):
             _move_reflection(session, leaf, resting.item.id, "invalidated")
     session.changed(leaf)
 
