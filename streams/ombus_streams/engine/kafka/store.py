@@ -59,6 +59,11 @@ class RocksState:
         """Return the partitions there are databases of, in order."""
         return tuple(sorted(int(each.name) for each in self.folder.iterdir() if each.is_dir()))
 
+    def opened(self) -> frozenset[int]:
+        """Return the partitions whose databases are open here."""
+        with self._lock:
+            return frozenset(self._open)
+
     @contextmanager
     def snapshot(self, partition: int) -> Iterator[Snapshot]:
         """Lend rows and position row as they stood at one instant, for a whole answer."""

@@ -11,6 +11,7 @@ pins them.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 import structlog
@@ -52,6 +53,14 @@ class Batches(Protocol):
 
         ``None``: the partition is not open, so nothing was done.
         """
+        ...
+
+    def catching_up(self) -> Sequence[int]:
+        """Return the open partitions that have not reached their end yet."""
+        ...
+
+    def reached(self, partition: int, offset: int) -> None:
+        """Note that everything below ``offset`` was handed over, records or not."""
         ...
 
     async def lost(self, partition: int) -> None:
@@ -128,6 +137,7 @@ class BatchConsumer(driver.Consumer):
                 for tp, records in (found or {}).items():
                     if self.flow_active and (active is None or tp in active):
                         await self._hand_over(TP(tp.topic, tp.partition), records)
+                await self._report_positions(found or {})
                 await asyncio.sleep(0)
         except kafka_errors.ConsumerStoppedError:
             if not self.app.should_stop:
@@ -141,6 +151,19 @@ class BatchConsumer(driver.Consumer):
         if next_offset is not None:
             self._durable[tp] = next_offset
             self._read_offset[tp] = next_offset - 1
+
+    async def _report_positions(self, found: Mapping[TP, Any]) -> None:
+        """Say how far partitions without records are read: markers at their end are no records.
+
+        Only here is it known that nothing that was read waits to be folded.
+        """
+        batches, handed_over = self._batches, {tp.partition for tp in found}
+        for partition in batches.catching_up():
+            if partition not in handed_over and self.flow_active:
+                with suppress(kafka_errors.IllegalStateError):  # It was revoked meanwhile.
+                    offset = await self.position_of(partition)
+                    if offset is not None:
+                        batches.reached(partition, offset)
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
         return iter(tuple(self._durable))
