@@ -46,6 +46,7 @@ from ombus_streams.memory.session import Session, chain
 RUN_LAPSES_AFTER_MS: Final = 3_600_000
 """A host run that never ended stops holding back the compactor after this much append time."""
 
+_MAX_SAFE: Final = 2**53 - 1
 MAX_REQUESTS: Final = 64
 """Flushes, and compaction requests, that may wait on a leaf; later ones fold to nothing."""
 
@@ -77,6 +78,9 @@ def step(session: Session, leaf: LeafHead, item: Item) -> None:
                 wanted = settings_of(session, leaf).observation.message_tokens
                 if leaf.pending_tokens >= wanted:
                     leaf.threshold_ordinal = item.ordinal
+        session.changed(leaf)
+    if entry.kind == "model_change" and entry.model is not None:
+        leaf.model = entry.model
         session.changed(leaf)
     if entry.data is None:
         return
@@ -356,11 +360,10 @@ def _fold_fact(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -
             leaf.flushes = [flush for flush in leaf.flushes if flush.cause != ended]
         case "om.compact.requested":
             if len(leaf.compact_requests) < MAX_REQUESTS:
-                keep = data.get("keepRecentEntries")
                 request = CompactRequest(
                     cause=entry.id,
                     trigger=_text(data.get("trigger")) or "manual",
-                    keep_recent=keep if isinstance(keep, int) and keep >= 0 else None,
+                    keep_recent=_count(data.get("keepRecentEntries")),
                 )
                 leaf.compact_requests = [*leaf.compact_requests, request]
         case "om.compact.completed" | "om.compact.failed":
@@ -404,3 +407,9 @@ def _reject(leaf: LeafHead, verdict: acceptance.Verdict) -> None:
 
 def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _count(value: JsonValue) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_SAFE else None
