@@ -199,6 +199,7 @@ def test_a_pasted_log_is_no_speech_but_its_error_is_kept() -> None:
     assert contents([user("u1", text)]) == [
         "User said: my dude, this exploded when I restarted",
         "User pasted: Error: Invalid theme: nord",
+        "Named: /srv/theme.ts",
     ]
 
 

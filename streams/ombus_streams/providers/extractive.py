@@ -19,7 +19,8 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Relevance
 
 from ombus_streams.memory.coverage import NOT_SOURCES
-from ombus_streams.memory.tokens import branch_tokens, text_tokens
+from ombus_streams.memory.tokens import branch_tokens, item_tokens, text_tokens
+from ombus_streams.providers.dialogue import dialogue_lines, is_dialogue
 from ombus_streams.providers.lines import (
     IDENTIFIER,
     RANK,
@@ -30,6 +31,7 @@ from ombus_streams.providers.lines import (
     words,
     write,
 )
+from ombus_streams.providers.names import name_lines
 from ombus_streams.providers.outcomes import Outcomes
 from ombus_streams.providers.speech import (
     is_talk,
@@ -46,6 +48,8 @@ SHARE: Final = 0.2
 """What all observations of a run may weigh, as a part of their sources."""
 MIN_BUDGET_TOKENS: Final = 48
 """A few lines are always affordable: a short session has its rule too."""
+NAMES_SHARE: Final = (0.25, 0.5)
+"""Of the budget, for the index of names: what other lines leave to it, and the most it takes."""
 MAX_USER_PASSAGES: Final = 6
 """Of one message: the first, and the weightiest of the rest."""
 MAX_LAST_PASSAGES: Final = 4
@@ -60,8 +64,10 @@ class Extractive:
     name: Final = "extractive"
     model: Final = "extractive/1"
 
-    def __init__(self, share: float = SHARE) -> None:
-        self._share = share
+    def __init__(self, share: float = SHARE, reflect_over_tokens: int = 0) -> None:
+        """``share``: of the sources' tokens. ``reflect_over_tokens``: a smaller pool is left alone,
+        nothing is gained by shortening what fits."""
+        self._share, self._reflect_over_tokens = share, reflect_over_tokens
         # The turns of a run carry one material: its calls are worked out once.
         self._memo: tuple[Material, list[JsonObject]] | None = None
 
@@ -81,7 +87,9 @@ class Extractive:
             case "observer":
                 calls = [_recorded(line) for line in observe(material, self._share, limit)]
             case "reflector":
-                found = reflections(material.observations, limit)
+                pool = material.observations
+                fits = item_tokens(pool) <= self._reflect_over_tokens
+                found = [] if fits else reflections(pool, limit)
                 calls = [
                     {"content": content, "supportingObservationIds": list(ids)}
                     for content, ids in found
@@ -104,6 +112,9 @@ def observe(material: Material, share: float, max_lines: int) -> list[Line]:
     """
     sources = material.sources
     budget = max(MIN_BUDGET_TOKENS, share * branch_tokens(sources))
+    if is_dialogue(sources):
+        return dialogue_lines(sources, material.observations, budget, max_lines)
+    least, most = (part * budget for part in NAMES_SHARE)
     seen = Seen(item.content for item in material.observations)
     chosen: list[Line] = []
     offered = sorted(candidates(sources), key=lambda line: line.place)
@@ -111,13 +122,22 @@ def observe(material: Material, share: float, max_lines: int) -> list[Line]:
         cost = text_tokens(line.content)
         if len(chosen) == max_lines:
             break
-        if cost > budget or seen.has(line.content):
+        # What the user requires may take the room of the names, nothing else does.
+        room = budget if line.relevance == "critical" else budget - least
+        if cost > room or seen.has(line.content):
             continue
         seen.add(line.content)
         chosen.append(line)
         budget -= cost
     kept = set(map(id, chosen))
-    return [line for line in offered if id(line) in kept]
+    lines = [line for line in offered if id(line) in kept]
+    named = name_lines(
+        sources,
+        [*(item.content for item in material.observations), *(line.content for line in lines)],
+        min(budget, most),
+        max_lines - len(lines),
+    )
+    return sorted([*lines, *named], key=lambda line: line.place)
 
 
 def candidates(sources: Sequence[Entry]) -> list[Line]:

@@ -24,6 +24,8 @@ Kind = Literal[
     "remark",
     "question",
     "copied",
+    "heard",
+    "told",
     "changed",
     "created",
     "deleted",
@@ -32,6 +34,7 @@ Kind = Literal[
     "ran",
     "failed",
     "read",
+    "names",
 ]
 
 TEMPLATES: Final[dict[Kind, str]] = {
@@ -46,6 +49,8 @@ TEMPLATES: Final[dict[Kind, str]] = {
     "remark": "Assistant: {0}",
     "question": "Assistant asked: {0}",
     "copied": "From another session: {0}",
+    "heard": "U: {0}",
+    "told": "A: {0}",
     "changed": "Changed {0}",
     "created": "Created {0}",
     "deleted": "Deleted {0}",
@@ -54,13 +59,22 @@ TEMPLATES: Final[dict[Kind, str]] = {
     "ran": "Ran `{0}`: {1}",
     "failed": "Failed `{0}`: {1}",
     "read": "Read {0}",
+    "names": "Named: {0}",
 }
 """Published: a line of another shape is not ours."""
 
 WORDS_OF_THE_USER: Final[frozenset[Kind]] = frozenset(
     {"rule", "correction", "decision", "request", "statement", "paste"}
 )
-SPOKEN: Final = WORDS_OF_THE_USER | {"done", "finding", "remark", "question", "copied"}
+SPOKEN: Final = WORDS_OF_THE_USER | {
+    "done",
+    "finding",
+    "remark",
+    "question",
+    "copied",
+    "heard",
+    "told",
+}
 """Lines whose template only says who speaks."""
 STANDING: Final[frozenset[Kind]] = frozenset({"rule", "correction"})
 """What the user requires; never forgotten while it is not revoked."""

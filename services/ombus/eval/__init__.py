@@ -1,0 +1,1 @@
+"""What a memory is worth: measures that anybody can run again."""

@@ -1,0 +1,99 @@
+"""Verbatim spans of a conversation, chosen so that a budget holds as many telling words as it can.
+
+A span is at least four words in a row, exactly as they were said. All turns share one price for a
+character: whatever is worth more than it costs is kept, and the price is set so that the whole fits
+its budget (a knapsack with one multiplier). Spans rather go from one clause boundary to another.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from ombus_streams.providers.weights import Chunk
+
+MIN_WORDS: Final = 4
+"""Of one span: less cannot be read."""
+GAP: Final = " … "
+_GAP_WEIGHT: Final = 0.35
+"""What a further span of a turn must be worth beside its characters: fragments are hard to read."""
+_TURN_WEIGHT: Final = 0.5
+"""What a turn must be worth before anything of it is kept: an answer is rarely one word."""
+_RAGGED_WEIGHT: Final = 0.2
+"""What a span loses for each end that is inside a clause."""
+_STEPS: Final = 22
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A turn to be cut."""
+
+    text: str
+    chunks: Sequence[Chunk]
+
+
+def cut(turn: Turn, price: float) -> list[tuple[int, int]]:
+    """Return the best spans of a turn at a price a character, as ranges of chunks."""
+    n = len(turn.chunks)
+    if n < MIN_WORDS:
+        return []
+    gains = [chunk.weight - price * (chunk.end - chunk.start + 1) for chunk in turn.chunks]
+    sums = [0.0]
+    for gain in gains:
+        sums.append(sums[-1] + gain)
+    # best[i]: the most the first i chunks can give; run[i]: with a span that ends at chunk i.
+    best = [0.0] * (n + 1)
+    came: list[int] = [-1] * (n + 1)
+    opened, opened_at = float("-inf"), -1
+    for end in range(1, n + 1):
+        start = end - MIN_WORDS
+        if start >= 0:
+            chunk = turn.chunks[start]
+            opening = best[start] - sums[start] - (0 if chunk.is_start else _RAGGED_WEIGHT)
+            opening -= (_GAP_WEIGHT + price * len(GAP)) if best[start] > 0 or start else 0.0
+            if opening > opened:
+                opened, opened_at = opening, start
+        best[end] = best[end - 1]
+        if opened_at >= 0:
+            closing = 0 if turn.chunks[end - 1].is_end else _RAGGED_WEIGHT
+            value = opened + sums[end] - closing
+            if value > best[end]:
+                best[end], came[end] = value, opened_at
+    if best[n] <= _TURN_WEIGHT:
+        return []
+    found: list[tuple[int, int]] = []
+    end = n
+    while end > 0:
+        if came[end] >= 0 and best[end] > best[end - 1]:
+            found.append((came[end], end))
+            end = came[end]
+        else:
+            end -= 1
+    return found[::-1]
+
+
+def written(turn: Turn, spans: Sequence[tuple[int, int]]) -> str:
+    """Return the spans of a turn as they were said, gaps marked."""
+    texts = []
+    for start, end in spans:
+        text = turn.text[turn.chunks[start].start : turn.chunks[end - 1].end]
+        texts.append(text.strip(" ,;:–—-"))
+    return GAP.join(texts)
+
+
+def fitted(
+    turns: Sequence[Turn], budget: float, weigh: Callable[[Sequence[str]], int]
+) -> list[str]:
+    """Return what is kept of each turn, empty for nothing, so that ``weigh`` says it fits."""
+    low, high = 0.0, 1.0
+    kept = [written(turn, cut(turn, low)) for turn in turns]
+    if weigh(kept) <= budget:
+        return kept
+    kept = [""] * len(turns)
+    for _ in range(_STEPS):
+        price = (low + high) / 2
+        tried = [written(turn, cut(turn, price)) for turn in turns]
+        if weigh(tried) <= budget:
+            kept, high = tried, price
+        else:
+            low = price
+    return kept
