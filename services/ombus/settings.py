@@ -26,8 +26,10 @@ from ombus.secrets import load_secrets
 
 PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
-OF_TESTS: Final = "OMBUS_TEST_"
-"""Where tests find their brokers; nothing a process is told."""
+KAFKA_KEY: Final = "kafka"
+"""The table of the connection to Kafka, read where there is one (``wiring_kafka``)."""
+_ELSEWHERE: Final = ("OMBUS_KAFKA_", "OMBUS_TEST_")
+"""The connection to Kafka, and where tests find their brokers."""
 PROJECT_FILE: Final = "ombus.toml"
 DEFAULT_DATA: Final = "~/.local/share/ombus"
 
@@ -102,6 +104,7 @@ def load_settings(
     memory: list[JsonObject] = []
     for file in files:
         content = _read(file)
+        content.pop(KAFKA_KEY, None)
         group = content.pop(PROVIDER_KEY, None)
         if group is not None:
             if not isinstance(group, dict):
@@ -109,7 +112,7 @@ def load_settings(
             memory.append(group)
         said |= {key: _checked(key, value, f"{file}: {key}") for key, value in content.items()}
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name != CONFIG and not name.startswith(OF_TESTS):
+        if name.startswith(PREFIX) and name != CONFIG and not name.startswith(_ELSEWHERE):
             key = name.removeprefix(PREFIX).lower().replace("_", "-")
             said[key] = _checked(key, _listed(key, text), f"environment: {name}")
     for key, flag in flags.items():

@@ -1,5 +1,6 @@
 """What every command starts from: the settings that hold for it, and the data folder opened."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ombus.operator.desk import Desk
     from ombus.settings import ProcessSettings
+    from ombus.wiring_kafka import Connection
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,25 @@ def settings_for(
     settings = load_settings(given, environ, settings_files(environ, Path.cwd()))
     configure(settings.log_level, as_json=settings.log_json, secrets=settings.secrets)
     return settings
+
+
+def connection_for_command(context: typer.Context, bootstrap_servers: str | None) -> "Connection":
+    """Return how this command reaches the brokers.
+
+    Raises:
+        BadSetting: nothing says where they are, or what is said makes no sense.
+    """
+    from ombus.settings import CONFIG, settings_files
+    from ombus.wiring_kafka import connection_for
+
+    settings_for(context)
+    # What the client says on its own behalf, the error that follows says better.
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    flags: Flags = context.find_object(Flags) or Flags()
+    environ = dict(os.environ)
+    if flags.config is not None:
+        environ[CONFIG] = str(flags.config)
+    return connection_for(environ, settings_files(environ, Path.cwd()), bootstrap_servers)
 
 
 @contextmanager

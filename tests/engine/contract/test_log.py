@@ -145,6 +145,11 @@ def test_a_replayed_record_keeps_its_time_unless_that_went_back(
     assert times == [7_000_000, 7_000_000, 8_000_000, 9_000_000]
 
 
+def test_a_replayed_record_may_be_older_than_the_log_itself(log: ClosableLog) -> None:
+    log.append([draft("a", "1", at_ms=5), draft("a", "2", at_ms=7)])
+    assert [record.at_ms for record in log.of_key(b"t/a")] == [5, 7]
+
+
 def test_a_log_that_is_opened_again_is_the_same_log(open_log: OpenLog) -> None:
     log = open_log()
     log.append([draft("a", "1")])

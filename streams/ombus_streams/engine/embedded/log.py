@@ -241,7 +241,10 @@ class SqliteLog:
                 for draft in batch:
                     partition = self.partition_of(draft.key)
                     last = lasts.get(partition) or _last(self._writer, partition)
-                    at_ms = max(last[1], now_ms if draft.at_ms is None else draft.at_ms)
+                    # What is replayed may be older than this log, so the record that opens it
+                    # sets no time.
+                    seen_ms = last[1] if last[0] > 0 else 0
+                    at_ms = max(seen_ms, now_ms if draft.at_ms is None else draft.at_ms)
                     offset = last[0] + 1
                     lasts[partition] = (offset, at_ms)
                     headers = _headers_encoder.encode(draft.headers) if draft.headers else None

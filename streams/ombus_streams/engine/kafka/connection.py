@@ -4,7 +4,6 @@ import ssl
 from typing import Final, Literal, TypedDict
 
 import msgspec
-from aiokafka.helpers import create_ssl_context
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -82,6 +81,9 @@ def client_options(connection: Connection) -> ClientOptions:
 def _ssl_context(connection: Connection) -> ssl.SSLContext | None:
     if not connection.security_protocol.endswith("SSL"):
         return None
+    # Here, so that settings can be checked without the extra.
+    from aiokafka.helpers import create_ssl_context
+
     context: ssl.SSLContext = create_ssl_context(
         cafile=connection.ssl_cafile,
         certfile=connection.ssl_certfile,
