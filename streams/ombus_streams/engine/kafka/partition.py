@@ -4,7 +4,7 @@ It ends with ``close``: after that nothing of it is written, whatever still runs
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -15,7 +15,7 @@ from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import Closed, RetryableError
 from ombus_streams.runtime.ports import Draft, LogRecord, Position
 from ombus_streams.runtime.processor import Batch, Processor
-from ombus_streams.runtime.scheduler import Scheduler, Task
+from ombus_streams.runtime.scheduler import Scheduler
 
 OUTBOX_BATCH: Final = 500
 FIRST_DELAY: Final = timedelta(milliseconds=500)
@@ -43,7 +43,8 @@ class Partition:
         self.n_sent = 0
         """Dead letters that were acknowledged."""
         self._role = role
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._effects: set[asyncio.Task[None]] = set()
+        self._sender: asyncio.Task[None] | None = None
         self._unsent = asyncio.Event()
         self._closed = False
 
@@ -56,8 +57,9 @@ class Partition:
         return self.scheduler is not None
 
     @property
-    def n_under_way(self) -> int:
-        return 0 if self.scheduler is None else self.scheduler.n_under_way
+    def n_running(self) -> int:
+        """How many effects are being performed."""
+        return len(self._effects)
 
     def unfolded(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """Return the records that are not folded yet; a batch may begin before the position."""
@@ -85,14 +87,29 @@ class Partition:
         self.scheduler = Scheduler(self.processor, self._role.workers)
         return True
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` until it ends or the partition is closed."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def start(self, effect: Coroutine[Any, Any, None]) -> None:
+        """Perform an effect until it ends or the partition is closed."""
+        task = asyncio.create_task(effect)
+        self._effects.add(task)
+        task.add_done_callback(self._effects.discard)
 
-    async def send_outbox(self, append: Append) -> None:
+    def start_sending(self, append: Append) -> None:
         """Send what the outbox holds, in order, for as long as the partition is open."""
+        self._sender = asyncio.create_task(self._send(append))
+
+    async def close(self) -> None:
+        """Close the handle, cancel what runs, and wait for its end. Idempotent."""
+        self._closed = True
+        self.processor.store.close()
+        tasks = [*self._effects]
+        if self._sender is not None:
+            tasks.append(self._sender)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _send(self, append: Append) -> None:
         self._unsent.set()
         delay = FIRST_DELAY
         while True:
@@ -116,31 +133,3 @@ class Partition:
                 await asyncio.sleep(delay.total_seconds())
                 delay = min(2 * delay, MAX_DELAY)
                 self._unsent.set()
-
-    async def close(self) -> None:
-        """Close the handle, cancel what runs, and wait for its end. Idempotent."""
-        self._closed = True
-        self.processor.store.close()
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-
-def take_due(
-    partitions: Iterable[Partition],
-    now_ms: int,
-    n_free: Callable[[], int],
-    admits: Callable[[tuple[bytes, int, str]], bool],
-) -> list[tuple[Partition, Task]]:
-    """Return effects that are due in any partition, as many as there is room for."""
-    found: list[tuple[Partition, Task]] = []
-    for partition in partitions:
-        room = n_free()
-        if room <= 0:
-            break
-        if partition.scheduler is not None:
-            tasks = partition.scheduler.due(now_ms, room, admits)
-            found += ((partition, task) for task in tasks)
-    return found

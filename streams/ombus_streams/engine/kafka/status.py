@@ -1,9 +1,14 @@
 """How far a worker is: what a probe asks for, and what an operator reads."""
 
 import statistics
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
+
+LAGS: Final = 1_000
+"""Batches whose lag is remembered."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +62,7 @@ class Counts:
         self.n_runs = 0
         self.n_runs_failed = 0
         self.n_stale_batches = 0
-        self.n_looks = 0
+        self.lags_ms: deque[int] = deque(maxlen=LAGS)
 
     def status(
         self,
@@ -65,7 +70,6 @@ class Counts:
         instance: str,
         partitions: tuple[PartitionStatus, ...],
         n_runs_under_way: int,
-        lags_ms: Sequence[int],
     ) -> WorkerStatus:
         return WorkerStatus(
             role=role,
@@ -79,8 +83,8 @@ class Counts:
             n_runs=self.n_runs,
             n_runs_failed=self.n_runs_failed,
             n_stale_batches=self.n_stale_batches,
-            lag_ms_median=round(statistics.median(lags_ms)) if lags_ms else None,
-            lag_ms_max=max(lags_ms, default=None),
+            lag_ms_median=round(statistics.median(self.lags_ms)) if self.lags_ms else None,
+            lag_ms_max=max(self.lags_ms, default=None),
         )
 
 

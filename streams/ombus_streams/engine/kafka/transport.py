@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast
 import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka import errors as kafka_errors
+from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.app import AppT
@@ -101,9 +102,11 @@ class BatchConsumer(driver.Consumer):
         """Return the offset that is read next: past records that are no data, unlike the fold."""
         return await self.position(TP(self._batches.topic, partition))
 
-    def highwater_of(self, partition: int) -> int | None:
-        """Return the end of the partition as the last fetch saw it."""
-        return self.highwater(TP(self._batches.topic, partition))
+    def end_of(self, partition: int) -> int | None:
+        """Return the end of the partition as the last fetch saw it, if there was one."""
+        with suppress(kafka_errors.IllegalStateError, ConsumerNotStarted):
+            return self.highwater(TP(self._batches.topic, partition))
+        return None
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Close the partitions first: after that Faust may take its time."""

@@ -1,0 +1,312 @@
+"""The partitions of a worker: opened when they are assigned, folded, closed when they are revoked.
+
+A partition that cannot be opened, or cannot go on, is left out and tried again later; the others
+go on. What no later try can mend ends the worker.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from ombus_streams.engine.kafka.partition import Partition
+from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.engine.kafka.roles import Role
+from ombus_streams.engine.kafka.status import Counts
+from ombus_streams.engine.kafka.store import RocksState
+from ombus_streams.engine.kafka.threads import Threads
+from ombus_streams.runtime.errors import Closed, RetryableError, StalePosition
+from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position
+from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
+
+MAX_BATCH: Final = 1_000
+"""Records folded in one piece: the event loop stands still for as long."""
+OPEN_WITHIN: Final = timedelta(seconds=20)
+"""How long a rebalance waits for a partition; Faust gives the whole of it 90 seconds."""
+REOPEN_DELAYS: Final = (timedelta(seconds=1), timedelta(seconds=30))
+"""First and longest wait before a partition that cannot be opened now is tried again."""
+
+_log = structlog.get_logger("ombus.worker")
+
+
+class FoldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is folded and kept at once."""
+
+    max_batch: int = MAX_BATCH
+    max_sessions: int = MAX_CACHED_SESSIONS
+    """Sessions kept decoded, a partition."""
+
+
+class Reader(Protocol):
+    """Who hands the records over: it can be told where to read on."""
+
+    async def read_from(self, offsets: Mapping[int, int]) -> None: ...
+
+
+class Assignment:
+    """What is assigned now. ``fail`` is told of what must end the worker; ``wake`` of news."""
+
+    def __init__(
+        self,
+        topic: str,
+        instance: str,
+        role: Role,
+        options: FoldOptions,
+        log: EntryLog,
+        dead_letters: EntryLog,
+        state: RocksState,
+        clock: Clock,
+        secrets: Sequence[str],
+        threads: Threads,
+        counts: Counts,
+        wake: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self.topic, self.instance = topic, instance
+        self.reader: Reader | None = None
+        """Set once the consumer is there."""
+        self.numbers: frozenset[int] = frozenset()
+        """What is assigned, open or not."""
+        self.partitions: dict[int, Partition] = {}
+        """What is open."""
+        self._role, self._options, self._secrets = role, options, tuple(secrets)
+        self._entries, self._dead_letters, self._state = log, dead_letters, state
+        self._clock, self._threads, self._counts = clock, threads, counts
+        self._wake, self._fail = wake, fail
+        self._generation = 0
+        self._reopening: set[asyncio.Task[None]] = set()
+
+    async def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Open partitions; return where to read each from."""
+        self._generation += 1
+        generation, self.numbers = self._generation, frozenset(partitions)
+        for number in self._state.opened() - self.numbers:
+            await self._threads.run(partial(self._state.release, number))
+        opened = await asyncio.gather(*(self._open(number) for number in partitions))
+        offsets: dict[int, int] = {}
+        for partition in opened:
+            if partition is None:
+                continue
+            if generation != self._generation:
+                await partition.close()
+            else:
+                self._take_over(partition)
+                partition.is_read = True
+                offsets[partition.number] = partition.next_offset
+        _log.info(
+            "partitions.assigned",
+            role=self._role.name,
+            partitions=sorted(offsets),
+            n_behind=sum(max(0, self.partitions[each].end - offsets[each]) for each in offsets),
+        )
+        return offsets
+
+    async def revoked(self, partitions: Iterable[int]) -> None:
+        """Close partitions: nothing of them is written after this returns."""
+        self._generation += 1
+        gone = frozenset(partitions)
+        self.numbers -= gone
+        closing = [self.partitions.pop(each) for each in gone if each in self.partitions]
+        if not closing:
+            return
+        n_given_up = sum(each.n_running for each in closing)
+        await asyncio.gather(*(each.close() for each in closing))
+        _log.info(
+            "partitions.revoked",
+            role=self._role.name,
+            partitions=sorted(each.number for each in closing),
+            n_runs_given_up=n_given_up,
+        )
+
+    async def close(self) -> None:
+        """Close everything, for good."""
+        await self.revoked(self.numbers)
+        reopening = [*self._reopening]
+        for each in reopening:
+            each.cancel()
+        await asyncio.gather(*reopening, return_exceptions=True)
+
+    async def fold(self, partition: int, records: Sequence[KafkaRecord]) -> int | None:
+        """Fold records; return the next offset, all below it durable. ``None``: not open."""
+        opened = self.partitions.get(partition)
+        if opened is None:
+            return None
+        unfolded = opened.unfolded([log_record(record) for record in records])
+        try:
+            if unfolded and unfolded[0].offset > opened.next_offset:
+                await self._check_gap(opened, unfolded[0].offset)
+            for start in range(0, len(unfolded), self._options.max_batch):
+                if self.partitions.get(partition) is not opened:
+                    return None
+                self._fold_batch(opened, unfolded[start : start + self._options.max_batch])
+                await asyncio.sleep(0)
+        except Closed:
+            return None
+        except StalePosition:
+            self._counts.n_stale_batches += 1
+            _log.warning("batch.stale", role=self._role.name, partition=partition)
+            await self._read_from(opened)
+            return None
+        except RetryableError as error:
+            await self._reopen(partition, error)
+            return None
+        except Exception as error:
+            self._fail(error)
+            return None
+        return opened.next_offset
+
+    async def lost(self, partition: int) -> None:
+        """Compare the store with a log that does not have its next offset."""
+        fact = "the log does not have the next offset"
+        await self._reopen(partition, RetryableError(fact))
+
+    def catching_up(self) -> Sequence[int]:
+        """Return the open partitions that have not reached their end yet."""
+        return [
+            each.number for each in self.partitions.values() if each.is_read and not each.is_ready
+        ]
+
+    def reached(self, partition: int, offset: int) -> None:
+        """Note that everything below ``offset`` was handed over, records or not."""
+        opened = self.partitions.get(partition)
+        if opened is not None and opened.catch_up_to(offset):
+            self._became_ready(opened)
+
+    async def _open(self, number: int) -> Partition | None:
+        try:
+            async with asyncio.timeout(OPEN_WITHIN.total_seconds()):
+                return await self._threads.run(partial(self._open_now, number))
+        except Closed:
+            return None
+        except (RetryableError, TimeoutError) as error:
+            self._later(number, error)
+        except Exception as error:
+            self._fail(error)
+        return None
+
+    def _open_now(self, number: int) -> Partition:
+        """Open the store, compare it with the log and ask where the log ends. Blocks."""
+        processor = Processor(
+            self._state.store(number),
+            self._entries,
+            number,
+            topic=self.topic,
+            max_sessions=self._options.max_sessions,
+            emits=self._role.emits,
+            secrets=self._secrets,
+        )
+        return Partition(processor, self._role, self._entries.end(number))
+
+    def _take_over(self, partition: Partition) -> None:
+        self.partitions[partition.number] = partition
+        if self._role.emits:
+            partition.start_sending(self._append_dead_letters)
+        self.reached(partition.number, partition.next_offset)
+
+    def _became_ready(self, partition: Partition) -> None:
+        _log.info(
+            "partition.ready",
+            role=self._role.name,
+            partition=partition.number,
+            next_offset=partition.next_offset,
+        )
+        self._wake()
+
+    async def _reopen(self, number: int, reason: Exception) -> None:
+        """Close a partition that cannot go on, and open it again after a while."""
+        opened = self.partitions.pop(number, None)
+        if opened is not None:
+            await opened.close()
+        self._later(number, reason)
+
+    def _later(self, number: int, reason: Exception) -> None:
+        _log.warning(
+            "partition.delayed",
+            role=self._role.name,
+            partition=number,
+            failure=type(reason).__name__,
+            reason=str(reason),
+        )
+        task = asyncio.create_task(self._open_later(number, self._generation))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopening.discard)
+
+    async def _open_later(self, number: int, generation: int) -> None:
+        delay, longest = REOPEN_DELAYS
+        while True:
+            await asyncio.sleep(delay.total_seconds())
+            if generation != self._generation:
+                return
+            try:
+                opened = await self._threads.run(partial(self._open_now, number))
+            except Closed:
+                return
+            except RetryableError as error:
+                _log.warning("partition.delayed", partition=number, failure=type(error).__name__)
+                delay = min(2 * delay, longest)
+                continue
+            except Exception as error:
+                self._fail(error)
+                return
+            if generation != self._generation:
+                await opened.close()
+                return
+            self._take_over(opened)
+            await self._read_from(opened)
+            return
+
+    async def _read_from(self, partition: Partition) -> None:
+        if self.reader is not None and self.partitions.get(partition.number) is partition:
+            await self.reader.read_from({partition.number: partition.next_offset})
+            partition.is_read = True
+
+    async def _check_gap(self, partition: Partition, offset: int) -> None:
+        """Refuse a log whose start has moved past the position; what is no data may be missing."""
+        start = await self._threads.run(partial(self._entries.start, partition.number))
+        if start > partition.next_offset:
+            # The processor says what is wrong, in its own words.
+            await self._threads.run(partition.processor.forget)
+        _log.info(
+            "offsets.skipped",
+            partition=partition.number,
+            from_offset=partition.next_offset,
+            to_offset=offset,
+        )
+
+    def _fold_batch(self, partition: Partition, records: Sequence[LogRecord]) -> None:
+        began = time.perf_counter()
+        batch = partition.fold(records)
+        lag_ms = self._now_ms() - records[0].at_ms
+        self._counts.lags_ms.append(lag_ms)
+        self._counts.n_records += batch.n_records
+        self._counts.n_dead_letters += batch.n_dead_letters
+        _log.info(
+            "batch.folded",
+            role=self._role.name,
+            partition=partition.number,
+            n_records=batch.n_records,
+            n_sessions=len(batch.sessions),
+            next_offset=partition.next_offset,
+            lag_ms=lag_ms,
+            took_ms=round((time.perf_counter() - began) * 1000),
+        )
+        if batch.n_dead_letters:
+            _log.warning(
+                "records.dead_lettered",
+                role=self._role.name,
+                partition=partition.number,
+                n_records=batch.n_dead_letters,
+            )
+        self.reached(partition.number, partition.next_offset)
+        self._wake()
+
+    async def _append_dead_letters(self, drafts: Sequence[Draft]) -> Sequence[Position]:
+        return await self._threads.run(partial(self._dead_letters.append, drafts))
+
+    def _now_ms(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)

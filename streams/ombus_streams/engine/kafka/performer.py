@@ -1,0 +1,148 @@
+"""Performing effects beside the fold: started when due, bounded, their results appended.
+
+An effect that fails is the scheduler's to try again; one whose partition is closed is given up,
+and whoever owns the partition then decides it again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import structlog
+from ombus_schemas.codec import encode, key_of
+from ombus_schemas.entries import Entry
+from ombus_schemas.headers import headers_of
+
+from ombus_streams.engine.kafka.admission import Admission, RunLimits
+from ombus_streams.engine.kafka.partition import Partition
+from ombus_streams.engine.kafka.status import Counts
+from ombus_streams.engine.kafka.threads import Threads
+from ombus_streams.runtime.errors import Closed, Refused, RetryableError, TerminalError
+from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.ports import Clock, Draft, EntryLog, Position
+from ombus_streams.runtime.scheduler import Task
+
+TICK: Final = timedelta(seconds=1)
+"""How long a delayed effect waits at most beyond its time."""
+APPEND_DELAYS: Final = tuple(timedelta(seconds=each) for each in (0.5, 1, 2, 4, 8))
+"""A result is appended again after each of these, before its run is given up and paid again."""
+
+_log = structlog.get_logger("ombus.worker")
+
+
+class Performer:
+    """The effects of one worker. ``fail`` is told of what must end the worker."""
+
+    def __init__(
+        self,
+        role: str,
+        log: EntryLog,
+        interpreter: Interpreter,
+        clock: Clock,
+        limits: RunLimits,
+        provider_by_worker: Mapping[str, str],
+        threads: Threads,
+        counts: Counts,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._role, self._entries, self._interpreter, self._clock = role, log, interpreter, clock
+        self._admission = Admission(limits, provider_by_worker)
+        self._threads, self._counts, self._fail = threads, counts, fail
+        self._wake = asyncio.Event()
+        self._n_looks = 0
+
+    @property
+    def n_under_way(self) -> int:
+        return self._admission.n_runs
+
+    def wake(self) -> None:
+        """Look at what is due: something was folded, or has become ready."""
+        self._wake.set()
+
+    async def run(self, partitions: Callable[[], Sequence[Partition]]) -> None:
+        """Start what is due whenever something has changed, and once a tick; never ends."""
+        while True:
+            self._wake.clear()
+            self._start_due(partitions())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK.total_seconds()):
+                    await self._wake.wait()
+
+    async def ended(self, within: timedelta) -> None:
+        """Wait until nothing is under way, not longer than ``within``; ``run`` must be over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within.total_seconds()):
+                while self._admission.n_runs:
+                    self._wake.clear()
+                    await self._wake.wait()
+
+    def _start_due(self, partitions: Sequence[Partition]) -> None:
+        if not partitions:
+            return
+        # Another one first each time: none is always the last to find room.
+        self._n_looks += 1
+        turn = self._n_looks % len(partitions)
+        now_ms = self._now_ms()
+        for partition in (*partitions[turn:], *partitions[:turn]):
+            n_free, scheduler = self._admission.n_free, partition.scheduler
+            if n_free <= 0:
+                return
+            if scheduler is not None:
+                for task in scheduler.due(now_ms, n_free, self._admission.take):
+                    partition.start(self._perform(partition, task))
+
+    async def _perform(self, partition: Partition, task: Task) -> None:
+        scheduler = partition.scheduler
+        assert scheduler is not None
+        began = time.perf_counter()
+        log = _log.bind(
+            role=self._role,
+            worker=task.effect.worker,
+            partition=partition.number,
+            session=task.slot[0].decode(),
+            effect=type(task.effect).__name__,
+        )
+        try:
+            session = partition.processor.session(task.slot[0])
+            entry = await self._interpreter.perform(session, task.effect)
+            scheduler.appended(task.slot, await self._append(entry))
+        except Closed:
+            log.info("run.given_up")
+        except asyncio.CancelledError:
+            log.info("run.given_up")
+            raise
+        except (Refused, RetryableError, TerminalError) as error:
+            self._counts.n_runs_failed += 1
+            with suppress(Closed):
+                scheduler.failed(task.slot, task.effect, error, self._now_ms())
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._counts.n_runs += 1
+            took_ms = round((time.perf_counter() - began) * 1000)
+            log.info("run.finished", entry_id=entry.id, took_ms=took_ms)
+        finally:
+            self._admission.give_back(task.slot)
+            self._wake.set()
+
+    async def _append(self, entry: Entry) -> Position:
+        draft = Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry))
+        append = partial(self._entries.append, [draft])
+        for delay in APPEND_DELAYS:
+            try:
+                (position,) = await self._threads.run(append)
+            except RetryableError as error:
+                # It may be on the log all the same: the first entry with an id wins.
+                _log.warning("append.delayed", entry_id=entry.id, failure=type(error).__name__)
+                await asyncio.sleep(delay.total_seconds())
+            else:
+                return position
+        (position,) = await self._threads.run(append)
+        return position
+
+    def _now_ms(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
