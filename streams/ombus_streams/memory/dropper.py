@@ -43,7 +43,8 @@ def _drop(session: Session, leaf: LeafHead) -> RunDropper | None:
     if sum(observation.token_count for observation in pool) <= target:
         return None
     ids = tuple(observation.id for observation in pool)
-    seen, anchor_id = session.head.last_invalidation, leaf.reflection_tip_id
+    # At the deciding leaf, not where the reflection hangs: a sibling has a pool of its own.
+    seen, anchor_id = session.head.last_invalidation, leaf.tip_id
     return RunDropper(
         run_id=run_id(
             "dropper", session.tenant_id, session.session_id, earned, earned, seen, anchor_id, ids

@@ -43,7 +43,9 @@ def decide(
         case "reflector":
             return reflector.decide(session, leaf)
         case "dropper":
-            failure = next((why for why in known.parked.values()), None)
+            # A compactor that is parked holds up no stage of a flush.
+            failures = (why for name, why in known.parked.items() if name != "compactor")
+            failure = next(failures, None)
             return dropper.decide(session, leaf, failure)
         case _:
             return compactor.decide(session, leaf)

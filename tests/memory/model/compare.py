@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from ombus_schemas.codec import decode_record
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import BadRecord
+from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory import compactor, items, keys, reading
 from ombus_streams.memory.compaction import Strategy, compact
 from ombus_streams.memory.context import blocks
@@ -210,8 +211,9 @@ def tiling_faults(model: View) -> list[str]:
 def reading_differences(session: Session, tree: Tree) -> list[str]:
     """Return where reads from rows and the pure functions over the flat view do not agree.
 
-    Left aside: scopes (a record's own bind is not in the flat map), coverage that an import has
-    moved back (the pure function follows it, row 5), a payload of ours before an imported one.
+    Left aside: a newest user message that is withdrawn, scopes (a record's own bind is not in the flat map), coverage that an import has
+    moved back (the pure function follows it, row 5), a payload of ours before an imported one, and
+    where a compaction cuts if there are entries past the coverage that are no sources.
     """
     found: list[Fact] = []
     leaves = {leaf.entry.id: leaf for leaf in tree.leaves()}
@@ -229,7 +231,9 @@ def reading_differences(session: Session, tree: Tree) -> list[str]:
         ledger = fold(entries)
         if ledger.observation_coverage_id != model.coverage_id:
             continue
-        if model.payload is None or not model.payload.imported_since:
+        said = [node.entry for node in model.sources() if node.entry.message.role == "user"]
+        withdrawn = bool(said) and said[-1].id in invalid
+        if not withdrawn and (model.payload is None or not model.payload.imported_since):
             found.append(
                 (
                     f"{tip}: blocks",
@@ -243,8 +247,10 @@ def reading_differences(session: Session, tree: Tree) -> list[str]:
             strategy = Strategy(pool_max_tokens=model.settings.context.observations_pool_max_tokens)
             theirs = compact(entries, keep, invalidated_ids=invalid, strategy=strategy)
             if isinstance(theirs, Compacted):
-                for name in ("throughEntryId", "keepEntryIds", "memory"):
-                    found.append((f"{tip}: {name}", ours.data.get(name), theirs.data.get(name)))
+                found.append((f"{tip}: memory", _memory(ours.data), _memory(theirs.data)))
+                if _covers_to_the_window(model, theirs):
+                    for name in ("throughEntryId", "keepEntryIds"):
+                        found.append((f"{tip}: {name}", ours.data.get(name), theirs.data.get(name)))
                 found.append((f"{tip}: summary", ours.summary, theirs.summary))
             else:
                 found.append((f"{tip}: compaction", "one", theirs))
@@ -253,6 +259,21 @@ def reading_differences(session: Session, tree: Tree) -> list[str]:
         for what, ours, theirs in found
         if ours != theirs
     ]
+
+
+def _memory(data: JsonObject) -> JsonObject:
+    """Return the payload with its dropped ids sorted: no rule gives them an order."""
+    memory = data.get("memory")
+    assert isinstance(memory, dict)
+    dropped = memory.get("droppedObservationIds")
+    assert isinstance(dropped, list)
+    return {**memory, "droppedObservationIds": sorted(map(str, dropped))}
+
+
+def _covers_to_the_window(model: View, compacted: Compacted) -> bool:
+    through = compacted.data.get("throughEntryId")
+    node = model.tree.nodes.get(through) if isinstance(through, str) else None
+    return node is not None and node.ordinal <= model.coverage
 
 
 def leaf_named(tree: Tree, tip: str) -> View:

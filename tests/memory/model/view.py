@@ -129,7 +129,8 @@ class View:
             or any(self.is_hit(item, invalid) for item in held)
         ):
             return "invalidated"
-        if any(item in self.reasons and not all(self.reasons[item]) for item in supports):
+        named = (reflection.id, *supports)
+        if any(item in self.reasons and not all(self.reasons[item]) for item in named):
             return "hidden"
         return "visible"
 
