@@ -155,7 +155,7 @@ class LeafHead(msgspec.Struct, array_like=True):
     reflection_id: str | None = None
     reflection_items: int = 0
     reflection_tip_id: str = ""
-    """The end of the chain when that reflection was accepted: where its drop is anchored."""
+    """The end of the chain when that reflection was accepted."""
     pool_records: int = 0
     """Observation records accepted until then: what its drop may choose from."""
     reflected_records: int = 0
@@ -186,6 +186,8 @@ class LeafHead(msgspec.Struct, array_like=True):
     run_id: str | None = None
     run_at_ms: int = 0
     settings: JsonObject = {}
+    model: JsonObject | None = None
+    """The session's model: that of the view's last ``model_change``."""
     rejections: Rejections = msgspec.field(default_factory=Rejections)
     is_due: bool = False
     """Whether a worker may have something to do here; counted in the session's head."""

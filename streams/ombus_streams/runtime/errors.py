@@ -3,8 +3,10 @@
 * RuntimeFault
   * RetryableError      the same call may work later
     * WorkerFailed        a run that recorded nothing; ``failure`` says of which class
+    * Deferred            a run that did not start: a provider, a place or a budget is lacking
   * TerminalError       the same call never works
     * Refused             the provider, or a limit, will not take this span: halve it
+    * NotConfigured       a worker without a model, or without the credentials it names
     * LimitExceeded       a value above its cap, or no JSON at all
     * LogContradicts      a store and a log that do not belong together: refuse to start
     * StalePosition       a store has moved since this batch was begun
@@ -51,6 +53,32 @@ class WorkerFailed(RetryableError):
     def is_transient(self) -> bool:
         """Whether the retry rule of S23.1 would send the same turn again."""
         return self.failure == "transient"
+
+
+DeferralReason = Literal["provider_away", "budget_exhausted", "busy", "overtaken"]
+MissingReason = Literal["missing_model", "missing_credentials"]
+
+
+class Deferred(RetryableError):
+    """A run that did not start and counts as no attempt: it is asked for again after the wait.
+
+    ``overtaken``: something was invalidated since it was decided; it is decided again without that.
+    ``parks``: the wait is so long that the leaf is shown as parked, for ``reason``.
+    """
+
+    def __init__(
+        self, message: str, reason: DeferralReason, retry_after_ms: int, *, parks: bool = False
+    ) -> None:
+        super().__init__(message, retry_after_ms)
+        self.reason, self.parks = reason, parks
+
+
+class NotConfigured(TerminalError):
+    """Nobody can do this worker's work: its leaf is parked for ``reason`` until somebody can."""
+
+    def __init__(self, message: str, reason: MissingReason) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Refused(TerminalError):

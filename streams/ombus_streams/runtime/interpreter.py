@@ -5,15 +5,16 @@ that is appended twice is folded once.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import structlog
 from ombus_schemas.concealment import conceal_entry, conceal_text
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.ids import result_entry_id, run_id
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
     OBSERVATIONS_RECORDED,
@@ -22,7 +23,7 @@ from ombus_schemas.records import (
     observation_json,
     reflection_json,
 )
-from ombus_schemas.settings import MemorySettings, WorkerLimits, WorkerSettings, settings_json
+from ombus_schemas.settings import MemorySettings, WorkerLimits, settings_json
 
 from ombus_streams.memory import compactor
 from ombus_streams.memory.effects import (
@@ -47,18 +48,29 @@ from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.payload import drop_to_target
 from ombus_streams.memory.reading import entries_on
 from ombus_streams.memory.session import Session
-from ombus_streams.memory.tokens import ESTIMATOR
+from ombus_streams.memory.tokens import ESTIMATOR, branch_tokens, item_tokens
+from ombus_streams.runtime.errors import Deferred
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.prompts import PROMPT_VERSIONS
-from ombus_streams.runtime.provider import ModelProvider, WorkerName
-from ombus_streams.runtime.workers import Stored, run_dropper, run_observer, run_reflector
+from ombus_streams.runtime.provider import Usage
+from ombus_streams.runtime.roster import Assigned
+from ombus_streams.runtime.staff import Providers, Staff
+from ombus_streams.runtime.workers import (
+    Stored,
+    WorkerResult,
+    run_dropper,
+    run_observer,
+    run_reflector,
+)
 
 MAX_KNOWN_OBSERVATIONS: Final = 200
 """Active observations shown to an observer so that it says nothing twice: the newest."""
 
+_log = structlog.get_logger("ombus.interpreter")
+
 
 class Interpreter:
-    """Performs effects with one provider a worker.
+    """Performs effects with whoever the staff has for a worker.
 
     Neither ``secrets`` nor what looks like one gets into a prompt or into what is recorded, also if
     the log holds it.
@@ -66,12 +78,12 @@ class Interpreter:
 
     def __init__(
         self,
-        providers: Mapping[WorkerName, ModelProvider],
+        providers: Providers | Staff,
         clock: Clock,
         limits: WorkerLimits | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
-        self._providers, self._clock = providers, clock
+        self.staff, self._clock = Staff.of(providers), clock
         self._limits, self._secrets = limits or WorkerLimits(), tuple(secrets)
 
     async def perform(self, session: Session, effect: Effect) -> Entry:
@@ -80,8 +92,12 @@ class Interpreter:
         Raises:
             WorkerFailed: the run failed; the same one may work later.
             Refused: the provider will never take this span.
+            NotConfigured, Deferred: the run did not start.
         """
         leaf = session.leaf(effect.segment)
+        if isinstance(effect, Run) and effect.seen != session.head.last_invalidation:
+            # Its result would be void, and nothing invalidated enters a prompt (section 10).
+            raise Deferred(f"run {effect.run_id} was overtaken", "overtaken", 0)
         match effect:
             case RunObserver():
                 return await self._observe(session, leaf, effect)
@@ -99,22 +115,30 @@ class Interpreter:
     async def _observe(self, session: Session, leaf: LeafHead, run: RunObserver) -> Entry:
         items: tuple[Observation, ...] = ()
         settings = settings_of(session, leaf)
+        produced_by = _produced_by(settings, run)
         if run.source_ids:
             known = [row.item for row in observations(session, leaf, *ACTIVE)]
-            result = await run_observer(
-                self._providers["observer"],
-                [
-                    conceal_entry(entry, self._secrets)
-                    for entry in entries_on(session, leaf, run.source_ids)
-                ],
-                self._concealed(known[-MAX_KNOWN_OBSERVATIONS:]),
-                self._now(),
-                session.session_id,
-                self._limits_for(settings),
-                self._secrets,
-                _instruction(settings.observation),
-            )
+            known = known[-MAX_KNOWN_OBSERVATIONS:]
+            sources = [
+                conceal_entry(entry, self._secrets)
+                for entry in entries_on(session, leaf, run.source_ids)
+            ]
+            tokens = branch_tokens(sources) + item_tokens(known)
+            async with self.staff.engaged(session, leaf, "observer", run.run_id, tokens) as who:
+                result = await run_observer(
+                    who.provider,
+                    sources,
+                    self._concealed(known),
+                    self._now(),
+                    session.session_id,
+                    self._limits_for(settings),
+                    self._secrets,
+                    who.instruction,
+                    options=who.options,
+                )
             items = self._concealed(result.items)
+            produced_by |= _answered_by(who)
+            _tell(run, result)
         body: JsonObject = {
             "type": OBSERVATIONS_RECORDED,
             "observations": [observation_json(item) for item in items],
@@ -122,19 +146,26 @@ class Interpreter:
         }
         if run.reason is not None:
             body["reason"] = run.reason
-        return self._record(session, leaf, run, body)
+        return self._record(session, run, body, produced_by)
 
     async def _reflect(self, session: Session, leaf: LeafHead, run: RunReflector) -> Entry:
         settings = settings_of(session, leaf)
+        produced_by = _produced_by(settings, run)
         covered = leaf.coverage_id is not None
-        result = await run_reflector(
-            self._providers["reflector"],
-            self._concealed(_named(session, leaf, run.observation_ids)),
-            session.session_id,
-            self._limits_for(settings),
-            self._secrets,
-            _instruction(settings.reflection),
-        )
+        pool = self._concealed(_named(session, leaf, run.observation_ids))
+        async with self.staff.engaged(
+            session, leaf, "reflector", run.run_id, item_tokens(pool)
+        ) as who:
+            result = await run_reflector(
+                who.provider,
+                pool,
+                session.session_id,
+                self._limits_for(settings),
+                self._secrets,
+                who.instruction,
+                options=who.options,
+            )
+        _tell(run, result)
         body: JsonObject = {
             "type": REFLECTIONS_RECORDED,
             "reflections": [reflection_json(item) for item in self._concealed(result.items)],
@@ -143,23 +174,30 @@ class Interpreter:
             body["coversUpToId"] = run.anchor_id
         if run.through is not None:
             body["through"] = run.through
-        return self._record(session, leaf, run, body)
+        return self._record(session, run, body, produced_by | _answered_by(who))
 
     async def _drop(self, session: Session, leaf: LeafHead, run: RunDropper) -> Entry:
         settings = settings_of(session, leaf)
+        produced_by = _produced_by(settings, run)
         pool = _named(session, leaf, run.observation_ids)
         if run.uses_model:
-            result = await run_dropper(
-                self._providers["dropper"],
-                self._concealed(pool),
-                run.target_tokens,
-                session.session_id,
-                self._limits_for(settings),
-                self._concealed([row.item for row in reflections(session, leaf, "visible")]),
-                self._secrets,
-                _instruction(settings.dropper),
-            )
+            kept = [row.item for row in reflections(session, leaf, "visible")]
+            tokens = item_tokens(pool) + item_tokens(kept)
+            async with self.staff.engaged(session, leaf, "dropper", run.run_id, tokens) as who:
+                result = await run_dropper(
+                    who.provider,
+                    self._concealed(pool),
+                    run.target_tokens,
+                    session.session_id,
+                    self._limits_for(settings),
+                    self._concealed(kept),
+                    self._secrets,
+                    who.instruction,
+                    options=who.options,
+                )
             ids: Sequence[str] = result.items
+            produced_by |= _answered_by(who)
+            _tell(run, result)
         else:
             ids = drop_to_target(pool, run.target_tokens)
         body: JsonObject = {
@@ -168,11 +206,12 @@ class Interpreter:
             "coversUpToId": run.anchor_id,
             "reason": "pruned",
         }
-        return self._record(session, leaf, run, body)
+        return self._record(session, run, body, produced_by)
 
     def _compact(self, session: Session, leaf: LeafHead, run: RunCompactor) -> Entry:
         done = compactor.compact(session, leaf, run, self._secrets)
-        entry = self._record(session, leaf, run, {**done.data})
+        produced_by = _produced_by(settings_of(session, leaf), run)
+        entry = self._record(session, run, {**done.data}, produced_by)
         return msgspec.structs.replace(entry, kind="compaction", summary=done.summary)
 
     def _concealed(self, items: Sequence[Stored]) -> tuple[Stored, ...]:
@@ -205,13 +244,15 @@ class Interpreter:
         }
         return self._answer(session, "compactor", effect.request_id, body)
 
-    def _record(self, session: Session, leaf: LeafHead, run: Run, body: JsonObject) -> Entry:
+    def _record(
+        self, session: Session, run: Run, body: JsonObject, produced_by: JsonObject
+    ) -> Entry:
         data: JsonObject = {**body, "base": run.base, "cause": run.cause}
         if run.seen is not None:
             data["seen"] = run.seen
         if run.scope_id is not None:
             data["scopeId"] = run.scope_id
-        data["producedBy"] = self._produced_by(session, leaf, run)
+        data["producedBy"] = produced_by
         return self._entry(session, result_entry_id(run.worker, run.run_id), run.anchor_id, data)
 
     def _answer(self, session: Session, worker: str, request_id: str, body: JsonObject) -> Entry:
@@ -239,25 +280,6 @@ class Interpreter:
             side=True,
         )
 
-    def _produced_by(self, session: Session, leaf: LeafHead, run: Run) -> JsonObject:
-        said = msgspec.json.encode(settings_json(settings_of(session, leaf)))
-        produced: JsonObject = {"worker": run.worker, "runId": run.run_id}
-        provider = self._provider(run.worker)
-        if provider is not None:
-            produced |= {
-                "provider": provider.name,
-                "model": provider.model,
-                "promptVersion": PROMPT_VERSIONS["fenced"],
-            }
-        return {
-            **produced,
-            "settingsHash": hashlib.sha256(said).hexdigest()[:12],
-            "estimator": ESTIMATOR,
-        }
-
-    def _provider(self, worker: str) -> ModelProvider | None:
-        return next((each for name, each in self._providers.items() if name == worker), None)
-
     def _limits_for(self, settings: MemorySettings) -> WorkerLimits:
         return msgspec.structs.replace(self._limits, max_turns=settings.agent_max_turns)
 
@@ -275,6 +297,37 @@ def _named(session: Session, leaf: LeafHead, ids: Sequence[str]) -> list[Observa
     return [row.item for row in rows if row is not None]
 
 
-def _instruction(group: WorkerSettings) -> str | None:
-    said: JsonValue | msgspec.UnsetType = group.instruction
-    return said if isinstance(said, str) else None
+def _produced_by(settings: MemorySettings, run: Run) -> JsonObject:
+    """Return under what a run is made, as it stands when the run begins."""
+    said = msgspec.json.encode(settings_json(settings))
+    return {
+        "worker": run.worker,
+        "runId": run.run_id,
+        "settingsHash": hashlib.sha256(said).hexdigest()[:12],
+        "estimator": ESTIMATOR,
+    }
+
+
+def _answered_by(who: Assigned) -> JsonObject:
+    return {
+        "provider": who.provider.name,
+        "model": who.provider.model,
+        "promptVersion": PROMPT_VERSIONS["fenced"],
+    }
+
+
+def _tell(run: Run, result: WorkerResult[Any]) -> None:
+    usage = result.usage or Usage()
+    _log.info(
+        "run.judged",
+        session_id=run.session_id,
+        worker=run.worker,
+        run_id=run.run_id,
+        n_items=len(result.items),
+        n_rejected=result.n_rejected,
+        rejections=dict(result.rejections),
+        n_turns=result.n_turns,
+        n_calls=result.n_calls,
+        tokens_in=usage.input_tokens,
+        tokens_out=usage.output_tokens,
+    )

@@ -14,7 +14,7 @@ import structlog
 from ombus_streams.memory import duties
 from ombus_streams.memory.effects import Effect, EndFlush, Run
 from ombus_streams.memory.session import Session
-from ombus_streams.runtime.errors import Refused, RetryableError
+from ombus_streams.runtime.errors import Deferred, NotConfigured, Refused, RetryableError
 from ombus_streams.runtime.ports import Position
 from ombus_streams.runtime.processor import Processor
 
@@ -72,6 +72,8 @@ class Scheduler:
         self._under_way: dict[Slot, int | None] = {}
         """Slots in use; a number is the offset whose folding frees the slot."""
         self._attempts: dict[Slot, Attempts] = {}
+        self._deferred: dict[Slot, int] = {}
+        """When slots whose run did not start are asked again: no attempt, so it is not kept."""
 
     def touch(self, keys: Iterable[bytes]) -> None:
         """Look at these sessions again: something was folded for them."""
@@ -105,6 +107,7 @@ class Scheduler:
     def next_at_ms(self) -> int | None:
         """Return when the earliest delayed slot may be tried again."""
         times = [each.next_at_ms for each in self._attempts.values() if each.n_failures]
+        times += self._deferred.values()
         return min(times, default=None)
 
     def parked(self, session: Session, segment: int) -> dict[str, str]:
@@ -127,6 +130,9 @@ class Scheduler:
         self._under_way.pop(slot, None)
         self._waiting[slot[0]] = None
         known = self._known(slot)
+        if isinstance(error, Deferred | NotConfigured):
+            self._put_off(slot, known, error, now_ms)
+            return
         run_id = effect.run_id if isinstance(effect, Run) else ""
         reason = f"{type(error).__name__}: {error}"
         if isinstance(error, Refused) and run_id and slot[2] == "observer":
@@ -149,6 +155,19 @@ class Scheduler:
             retry_in_ms=delay,
             failure=type(error).__name__,
         )
+
+    def _put_off(
+        self, slot: Slot, known: Attempts, error: Deferred | NotConfigured, now_ms: int
+    ) -> None:
+        """Ask again later; a wait that is no mere pause parks the leaf under its reason."""
+        waits_ms = MAX_DELAY_MS if isinstance(error, NotConfigured) else error.retry_after_ms or 0
+        if isinstance(error, Deferred) and not error.parks:
+            self._deferred[slot] = now_ms + waits_ms
+            return
+        at_ms = now_ms + waits_ms
+        self._remember(slot, Attempts("", MAX_ATTEMPTS, at_ms, error.reason, known.refused))
+        if known.reason != error.reason:
+            _log.warning("leaf.parked", worker=slot[2], reason=error.reason, retry_in_ms=waits_ms)
 
     def cancelled(self, slot: Slot) -> None:
         """The run was given up without a result: whoever owns the session decides it again."""
@@ -181,6 +200,10 @@ class Scheduler:
                 if slot in self._under_way:
                     continue
                 ends_flush = worker == "dropper" and bool(standing.parked)
+                if self._deferred.get(slot, 0) > now_ms:
+                    again = True
+                    continue
+                self._deferred.pop(slot, None)
                 if self._known(slot).next_at_ms > now_ms and not ends_flush:
                     again = True
                     continue

@@ -5,7 +5,7 @@ deterministic test driver; ``run`` is the same steps in a loop. Other processes 
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -32,8 +32,8 @@ from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
-from ombus_streams.runtime.provider import ModelProvider, WorkerName
 from ombus_streams.runtime.scheduler import Scheduler, Task
+from ombus_streams.runtime.staff import Providers, Staff
 
 PARTITIONS: Final = 8
 MAX_BATCH: Final = 1_000
@@ -60,7 +60,7 @@ class Engine:
         self,
         folder: Path,
         clock: Clock,
-        providers: Mapping[WorkerName, ModelProvider],
+        providers: Providers | Staff,
         *,
         owns: bool = True,
         partitions: int | None = None,
@@ -96,6 +96,8 @@ class Engine:
                 )
                     self.processors[partition] = processor
                     self.schedulers[partition] = Scheduler(processor)
+                stores = {each: known.store for each, known in self.processors.items()}
+                self.interpreter.staff.keep_accounts(self.log.partition_of, stores)
             opened.pop_all()
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
