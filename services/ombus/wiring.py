@@ -8,6 +8,7 @@ from typing import Final
 
 from ombus_streams.engine.embedded.engine import Engine, Reading, state_folder
 from ombus_streams.engine.embedded.errors import AlreadyOwned
+from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.providers.extractive import Extractive
@@ -28,6 +29,7 @@ __all__ = [
     "has_log",
     "is_owned",
     "open_engine",
+    "open_log",
     "state_folder",
     "switch_state",
 ]
@@ -75,6 +77,15 @@ def open_engine(
         partitions=settings.partitions,
         secrets=settings.secrets,
     )
+
+
+def open_log(folder: Path, partitions: int | None = None) -> SqliteLog:
+    """Return the log of a data folder, made if there is none, without anything that folds it.
+
+    Raises:
+        StorageError: see its way out.
+    """
+    return SqliteLog(folder, SystemClock(), partitions=partitions)
 
 
 def has_log(folder: Path) -> bool:

@@ -19,7 +19,7 @@ Servers = Annotated[
     typer.Option(
         "--bootstrap-servers",
         metavar="HOST:PORT",
-        help="Brokers. Default: OMBUS_KAFKA_BOOTSTRAP_SERVERS, else [kafka] in the settings.",
+        help="Brokers. Default: OMBUS_KAFKA_BOOTSTRAP_SERVERS, else `ombus.toml`, table kafka.",
     ),
 ]
 Production = Annotated[
