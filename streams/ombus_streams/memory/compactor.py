@@ -4,7 +4,8 @@ The boundary never passes the coverage or the recent window, so nothing unobserv
 What is rendered is always records, never an earlier summary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,10 +15,10 @@ from ombus_schemas.ids import run_id
 from ombus_schemas.jsontext import JsonObject
 
 from ombus_streams.memory.effects import RefuseCompaction, RunCompactor
-from ombus_streams.memory.head import LeafHead
+from ombus_streams.memory.head import EntryRow, LeafHead
 from ombus_streams.memory.items import ACTIVE, name_of, observations, reflections
 from ombus_streams.memory.leaf import is_run_active, settings_of
-from ombus_streams.memory.pairing import pair
+from ombus_streams.memory.pairing import closure, pair
 from ombus_streams.memory.payload import MAX_BYTES, bound
 from ombus_streams.memory.projection import folded_json
 from ombus_streams.memory.reading import Memory, scoped
@@ -28,7 +29,7 @@ from ombus_streams.memory.tokens import item_tokens
 
 STRATEGY: Final = "observational-memory"
 MAX_LOOK_BACK: Final = 1_000
-"""Entries before the boundary among which the call of a kept result is looked for."""
+"""Entries before the boundary among which what kept calls and results need is looked for."""
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,35 +162,16 @@ def _through(session: Session, leaf: LeafHead, keep: int) -> str | None:
 
 
 def _needed(session: Session, leaf: LeafHead, through: int) -> list[str]:
-    """Return the entries up to the boundary whose calls are answered after it (row 22)."""
-    kept = [
-        entry
-        for _, row in chain(session, leaf.lineage, through)
-        if (entry := decode(row.value)).message is not None
-    ]
-    orphans = pair(kept).orphans
-    wanted = {_call_id(kept[index], number) for index, number in orphans}
-    found: list[str] = []
-    for steps, (_, row) in enumerate(chain_backwards(session, leaf.lineage, through)):
-        if not wanted or steps == MAX_LOOK_BACK:
-            break
-        entry = decode(row.value)
-        calls = _calls(entry) & wanted
-        if calls:
-            found.append(entry.id)
-            wanted -= calls
-    return found[::-1]
+    """Return the entries up to the boundary that kept calls and results need (row 22)."""
+    kept = _messages(chain(session, leaf.lineage, through))
+    if not pair(kept).orphans:
+        return []
+    back = chain_backwards(session, leaf.lineage, through)
+    older = _messages(islice(back, MAX_LOOK_BACK))[::-1]
+    needed = closure([*older, *kept], range(len(older), len(older) + len(kept)))
+    return [entry.id for place, entry in enumerate(older) if place in needed]
 
 
-def _call_id(entry: Entry, number: int) -> str:
-    assert entry.message is not None
-    value = entry.message.content[number].get("toolCallId")
-    return value if isinstance(value, str) else ""
-
-
-def _calls(entry: Entry) -> set[str]:
-    return {
-        call
-        for block in (entry.message.content if entry.message else ())
-        if block.get("type") == "tool_call" and isinstance(call := block.get("id"), str)
-    }
+def _messages(rows: Iterable[tuple[int, EntryRow]]) -> list[Entry]:
+    entries = (decode(row.value) for _, row in rows)
+    return [entry for entry in entries if entry.message is not None]

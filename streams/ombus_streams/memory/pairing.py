@@ -69,9 +69,10 @@ def shown(entries: Sequence[Entry], chosen: Set[int]) -> tuple[dict[int, Entry],
     """Return the chosen entries as they may be shown, by index, and those that lost a result.
 
     Results whose call is not chosen are taken out block by block, an entry that holds nothing
-    else with them; a call that has no result yet is marked.
+    else with them; a call without a chosen result is marked.
     """
     pairs = pair(entries)
+    answered = {call for result, call in pairs.call_by_result.items() if result[0] in chosen}
     kept: dict[int, Entry] = {}
     robbed: list[Entry] = []
     for i in sorted(chosen):
@@ -83,7 +84,7 @@ def shown(entries: Sequence[Entry], chosen: Set[int]) -> tuple[dict[int, Entry],
                 if call is None or call[0] not in chosen:
                     continue
             blocks.append(block)
-            if (i, b) in pairs.open_calls:
+            if block.get("type") == "tool_call" and (i, b) not in answered:
                 blocks.append({"type": "text", "text": NO_RESULT_YET})
         n_before = len(_blocks(entry))
         n_results = sum(block.get("type") == "tool_result" for block in blocks)
@@ -94,6 +95,23 @@ def shown(entries: Sequence[Entry], chosen: Set[int]) -> tuple[dict[int, Entry],
             message = msgspec.structs.replace(entry.message, content=blocks)
             kept[i] = msgspec.structs.replace(entry, message=message)
     return kept, tuple(robbed)
+
+
+def paired(messages: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return messages as a model may be given them again: each call with its result.
+
+    Open calls and results without a call are left out block by block, and so is a message that
+    holds nothing else.
+    """
+    pairs = pair(messages)
+    alone = pairs.open_calls | pairs.orphans
+    kept: list[Entry] = []
+    for i, entry in enumerate(messages):
+        blocks = [block for b, block in enumerate(_blocks(entry)) if (i, b) not in alone]
+        if entry.message is not None and (blocks or not _blocks(entry)):
+            message = msgspec.structs.replace(entry.message, content=blocks)
+            kept.append(msgspec.structs.replace(entry, message=message))
+    return tuple(kept)
 
 
 def _blocks(entry: Entry) -> list[JsonObject]:
