@@ -18,13 +18,16 @@ from ombus_schemas.codec import encode
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Observation
-from ombus_schemas.settings import HARD_WORKER_LIMITS
+from ombus_schemas.settings import HARD_WORKER_LIMITS, DropperPolicy
 from ombus_streams.memory import reading
 from ombus_streams.memory.context import MEMORY_TITLE
+from ombus_streams.memory.head import ItemState
+from ombus_streams.memory.items import ACTIVE, observations
 from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.recent import recent
 from ombus_streams.memory.tokens import branch_tokens, text_tokens
 from ombus_streams.providers.extractive import Extractive
+from ombus_streams.providers.tuning import DEFAULT, Tuning
 
 from ombus.wiring import Engine
 
@@ -84,7 +87,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How much more than ``line_tokens`` is observed; the rest is dropped again."""
     reflects: bool = False
     """Whether reflections are written although the pool fits."""
-    window_max_tokens: int | None = None
+    tuning: Tuning = DEFAULT
+    drop_to: float = 1.0
+    """What of ``line_tokens`` the observations may weigh when reflections carry the rest."""
+    policy: DropperPolicy = "model"
+    """``model`` is the provider's choice; ``lowest-relevance`` the reference's rule."""
 
 
 class _Still:
@@ -99,7 +106,7 @@ def remember(entries: Sequence[Entry], plan: Plan) -> Remembered:
     with _quiet(), tempfile.TemporaryDirectory(prefix="ombus-eval-") as folder:
         started = time.perf_counter()
         share = plan.over * plan.line_tokens / max(1, branch_tokens(entries))
-        provider = Extractive(share, 0 if plan.reflects else _NO_LIMIT)
+        provider = Extractive(share, 0 if plan.reflects else _NO_LIMIT, plan.tuning)
         engine = Engine(
             Path(folder),
             _Still(),
@@ -131,8 +138,10 @@ def _run(engine: Engine, entries: Sequence[Entry], plan: Plan, started: float) -
         memory = reading.visible(session, leaf)
         blocks = reading.context(session, leaf)
         window = recent(session, leaf)
+        states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
+        known = {row.item.id: row.item for row in observations(session, leaf, *states)}
         everything = reading.view(session, leaf, "full")
-    lines = tuple(_lines(memory))
+    lines = tuple(_lines(memory, known))
     rendered = {block.title: block.content for block in blocks}
     shown = tuple(line for line in lines if f"- [{line.memory_id}] " in rendered[MEMORY_TITLE])
     written = [record.value or b"" for record in engine.log.of_key(KEY)]
@@ -151,10 +160,9 @@ def _run(engine: Engine, entries: Sequence[Entry], plan: Plan, started: float) -
     )
 
 
-def _lines(memory: reading.Memory) -> Iterator[Shown]:
-    by_id: dict[str, Observation] = {item.id: item for item in memory.observations}
+def _lines(memory: reading.Memory, known: Mapping[str, Observation]) -> Iterator[Shown]:
     for one in memory.reflections:
-        supports = (by_id[ref] for ref in one.supporting_observation_ids if ref in by_id)
+        supports = (known[ref] for ref in one.supporting_observation_ids if ref in known)
         sources = [source for item in supports for source in item.source_entry_ids]
         yield Shown(
             memory_id=one.id,
@@ -175,26 +183,24 @@ def _shown_tokens(engine: Engine) -> int:
     with engine.reading(KEY) as found:
         leaf = found.session.leaf(found.session.head.default_segment)
         return sum(
-            text_tokens(line.content) for line in _lines(reading.visible(found.session, leaf))
+            text_tokens(line.content) for line in _lines(reading.visible(found.session, leaf), {})
         )
 
 
 def _settings(plan: Plan) -> JsonObject:
-    context: dict[str, int | float] = {
-        "recentMessages": plan.keep_recent,
-        "compactAfterTokens": _NO_LIMIT,
-        "observationsPoolMaxTokens": max(1, plan.line_tokens),
-        "observationsPoolTargetTokens": max(1, plan.line_tokens),
-    }
-    if plan.window_max_tokens is not None:
-        context["recentMessageMaxTokens"] = plan.window_max_tokens
+    target = max(1, plan.drop_to * plan.line_tokens)
     return {
         "type": "om.settings.changed",
         "settings": {
             "observation": {"messageTokens": OBSERVE_AFTER_TOKENS},
             "reflection": {"observationTokens": 20_000},
-            "dropper": {"targetTokens": max(1, plan.line_tokens)},
-            "context": dict(context),
+            "dropper": {"targetTokens": target, "policy": plan.policy},
+            "context": {
+                "recentMessages": plan.keep_recent,
+                "compactAfterTokens": _NO_LIMIT,
+                "observationsPoolMaxTokens": target,
+                "observationsPoolTargetTokens": target,
+            },
             "agentMaxTurns": 64,
         },
     }

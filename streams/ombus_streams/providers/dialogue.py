@@ -7,7 +7,7 @@ sense.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,8 +17,9 @@ from ombus_schemas.records import Observation, Relevance
 from ombus_streams.memory.tokens import text_tokens
 from ombus_streams.providers.lines import TEMPLATES, Line, Seen, body_of, clean, write
 from ombus_streams.providers.names import n_names
-from ombus_streams.providers.spans import Turn, fitted
+from ombus_streams.providers.spans import GAP, Turn, fitted
 from ombus_streams.providers.speech import spoken
+from ombus_streams.providers.tuning import DEFAULT, Tuning
 from ombus_streams.providers.weights import Rarity, chunks, plain
 
 MIN_TURNS: Final = 8
@@ -26,12 +27,14 @@ MAX_MEAN_CHARS: Final = 500
 """Of a turn: people who talk to each other do not hold lectures."""
 MAX_MEAN_NAMES: Final = 0.3
 """Of a turn: paths and symbols are work, not talk."""
-MAX_SOURCES: Final = 3
-"""Of a line: who checks a line reads no more than three entries."""
 MAX_LINE_CHARS: Final = 420
 MAX_DISTANCE: Final = 2
 """Between turns that share a line."""
 JOINT: Final = " | "
+MARK_CHARS: Final = 3
+"""Of ``U: `` and ``A: ``, which stand before what each of the two said."""
+SHORTER: Final = 0.5
+"""What a reflection may weigh of the line it stands for."""
 
 _RULE: Final = re.compile(
     r"^(?:please )?(?:never|always|do not|don'?t|make sure|remember to|only use|avoid)\b"
@@ -82,7 +85,11 @@ def is_dialogue(sources: Sequence[Entry]) -> bool:
 
 
 def dialogue_lines(
-    sources: Sequence[Entry], active: Sequence[Observation], budget: float, max_lines: int
+    sources: Sequence[Entry],
+    active: Sequence[Observation],
+    budget: float,
+    max_lines: int,
+    tuning: Tuning = DEFAULT,
 ) -> list[Line]:
     """Return the lines of a conversation that fit ``budget`` tokens, in the order they were said.
 
@@ -91,7 +98,7 @@ def dialogue_lines(
     """
     said = _said(sources)
     lines: list[Line] = []
-    seen = Seen(item.content for item in active)
+    seen = Seen((item.content for item in active), tuning.alike)
     for turn in said:
         for sentence in _SENTENCE_END.split(turn.text) if turn.is_user else ():
             content = write("rule", sentence)
@@ -102,13 +109,46 @@ def dialogue_lines(
                 lines.append(_rule(turn, content))
     rarity = Rarity([*(item.content for item in active), *(turn.text for turn in said)])
     repeated = {plain(body_of(line.content)) for line in lines}
-    turns = [Turn(turn.text, chunks(turn.text, rarity, repeated)) for turn in said]
-    kept = fitted(turns, budget, lambda texts: _weighed(said, texts))
+    turns = [Turn(turn.text, chunks(turn.text, rarity, repeated, tuning)) for turn in said]
+    kept = fitted(turns, budget, lambda texts: _weighed(said, texts, tuning), tuning)
     densities = [_density(turn, text) for turn, text in zip(turns, kept, strict=True)]
     found = [
-        _line(group, kept, densities) for group in _groups(said, kept)[: max_lines - len(lines)]
+        _line(group, kept, densities)
+        for group in _groups(said, kept, tuning)[: max_lines - len(lines)]
     ]
     return sorted([*lines, *found], key=lambda line: line.place)
+
+
+def shortened(observations: Sequence[Observation]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each line of talk cut once more to its most telling spans, with what it stands for.
+
+    A line that does not get shorter is left out.
+    """
+    rarity = Rarity([item.content for item in observations])
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for item in observations:
+        parts = [
+            (part[:MARK_CHARS], span)
+            for part in item.content.split(JOINT)
+            for span in part[MARK_CHARS:].split(GAP)
+        ]
+        turns = [Turn(span, chunks(span, rarity)) for _, span in parts]
+
+        def joined(texts: Sequence[str], parts: Sequence[tuple[str, str]] = parts) -> str:
+            content, last = "", ""
+            for (mark, _), text in zip(parts, texts, strict=True):
+                if text:
+                    joint = GAP if mark == last else f"{JOINT if content else ''}{mark}"
+                    content, last = f"{content}{joint}{text}", mark
+            return content
+
+        def weigh(texts: Sequence[str], joined: Callable[[Sequence[str]], str] = joined) -> int:
+            return text_tokens(joined(texts))
+
+        content = joined(fitted(turns, SHORTER * item.token_count, weigh))
+        if content and text_tokens(content) < item.token_count:
+            found.append((content, (item.id,)))
+    return found
 
 
 def _said(sources: Sequence[Entry]) -> list[_Said]:
@@ -134,11 +174,13 @@ def _rule(turn: _Said, content: str) -> Line:
     )
 
 
-def _weighed(said: Sequence[_Said], texts: Sequence[str]) -> int:
-    return sum(text_tokens(_content(group, texts)) for group in _groups(said, texts))
+def _weighed(said: Sequence[_Said], texts: Sequence[str], tuning: Tuning) -> int:
+    return sum(text_tokens(_content(group, texts)) for group in _groups(said, texts, tuning))
 
 
-def _groups(said: Sequence[_Said], texts: Sequence[str]) -> list[list[tuple[int, _Said]]]:
+def _groups(
+    said: Sequence[_Said], texts: Sequence[str], tuning: Tuning
+) -> list[list[tuple[int, _Said]]]:
     """Return which turns share a line."""
     groups: list[list[tuple[int, _Said]]] = []
     n_chars = 0
@@ -148,7 +190,7 @@ def _groups(said: Sequence[_Said], texts: Sequence[str]) -> list[list[tuple[int,
         n_chars += len(texts[number]) + len(JOINT)
         if (
             not groups
-            or len(groups[-1]) == MAX_SOURCES
+            or len(groups[-1]) == tuning.max_sources
             or n_chars > MAX_LINE_CHARS
             or turn.place - groups[-1][-1][1].place > MAX_DISTANCE
         ):

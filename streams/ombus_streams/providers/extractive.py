@@ -42,14 +42,13 @@ from ombus_streams.providers.speech import (
     spoken,
 )
 from ombus_streams.providers.topics import droppable, reflections
+from ombus_streams.providers.tuning import DEFAULT, Tuning
 from ombus_streams.runtime.provider import Material, ModelRequest, ToolCall, TurnEvent
 
 SHARE: Final = 0.2
 """What all observations of a run may weigh, as a part of their sources."""
 MIN_BUDGET_TOKENS: Final = 48
 """A few lines are always affordable: a short session has its rule too."""
-NAMES_SHARE: Final = (0.25, 0.5)
-"""Of the budget, for the index of names: what other lines leave to it, and the most it takes."""
 MAX_USER_PASSAGES: Final = 6
 """Of one message: the first, and the weightiest of the rest."""
 MAX_LAST_PASSAGES: Final = 4
@@ -64,10 +63,13 @@ class Extractive:
     name: Final = "extractive"
     model: Final = "extractive/1"
 
-    def __init__(self, share: float = SHARE, reflect_over_tokens: int = 0) -> None:
+    def __init__(
+        self, share: float = SHARE, reflect_over_tokens: int = 0, tuning: Tuning = DEFAULT
+    ) -> None:
         """``share``: of the sources' tokens. ``reflect_over_tokens``: a smaller pool is left alone,
         nothing is gained by shortening what fits."""
         self._share, self._reflect_over_tokens = share, reflect_over_tokens
+        self._tuning = tuning
         # The turns of a run carry one material: its calls are worked out once.
         self._memo: tuple[Material, list[JsonObject]] | None = None
 
@@ -85,7 +87,9 @@ class Extractive:
         calls: list[JsonObject]
         match request.worker:
             case "observer":
-                calls = [_recorded(line) for line in observe(material, self._share, limit)]
+                calls = [
+                    _recorded(line) for line in observe(material, self._share, limit, self._tuning)
+                ]
             case "reflector":
                 pool = material.observations
                 fits = item_tokens(pool) <= self._reflect_over_tokens
@@ -105,7 +109,9 @@ class Extractive:
         return calls
 
 
-def observe(material: Material, share: float, max_lines: int) -> list[Line]:
+def observe(
+    material: Material, share: float, max_lines: int, tuning: Tuning = DEFAULT
+) -> list[Line]:
     """Return the lines worth keeping of the sources, in their order, within their budget.
 
     The weightiest are chosen first; what is nearly said by a chosen or an active line is left out.
@@ -113,12 +119,13 @@ def observe(material: Material, share: float, max_lines: int) -> list[Line]:
     sources = material.sources
     budget = max(MIN_BUDGET_TOKENS, share * branch_tokens(sources))
     if is_dialogue(sources):
-        return dialogue_lines(sources, material.observations, budget, max_lines)
-    least, most = (part * budget for part in NAMES_SHARE)
-    seen = Seen(item.content for item in material.observations)
+        return dialogue_lines(sources, material.observations, budget, max_lines, tuning)
+    least, most = tuning.names_least * budget, tuning.names_most * budget
+    seen = Seen((item.content for item in material.observations), tuning.alike)
     chosen: list[Line] = []
     offered = sorted(candidates(sources), key=lambda line: line.place)
-    for line in sorted(offered, key=_weight, reverse=True):
+    order = _weight if tuning.relevance_first else _tells
+    for line in sorted(offered, key=order, reverse=True):
         cost = text_tokens(line.content)
         if len(chosen) == max_lines:
             break
@@ -246,6 +253,10 @@ def _line(
 
 def _weight(line: Line) -> tuple[int, bool, float, int]:
     return RANK[line.relevance], line.kind in STANDING, line.score, line.place
+
+
+def _tells(line: Line) -> tuple[int, bool, float, int]:
+    return 0, False, line.score, line.place
 
 
 def _recorded(line: Line) -> JsonObject:

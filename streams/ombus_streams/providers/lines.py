@@ -76,6 +76,8 @@ SPOKEN: Final = WORDS_OF_THE_USER | {
     "told",
 }
 """Lines whose template only says who speaks."""
+TALK: Final[frozenset[Kind]] = frozenset({"heard", "told"})
+"""Lines of a conversation between two people."""
 STANDING: Final[frozenset[Kind]] = frozenset({"rule", "correction"})
 """What the user requires; never forgotten while it is not revoked."""
 COMPLETIONS: Final[frozenset[Kind]] = frozenset(
@@ -84,6 +86,9 @@ COMPLETIONS: Final[frozenset[Kind]] = frozenset(
 """Finished work; forgotten only when a reflection carries it (case B20)."""
 
 RANK: Final[dict[Relevance, int]] = {"low": 0, "medium": 1, "high": 2, "critical": 3}
+
+ALIKE: Final = 0.8
+"""Shared words over all words, from which two lines say the same."""
 
 MAX_CHARS: Final = 280
 """Of one line: about 70 tokens."""
@@ -196,7 +201,8 @@ def words(text: str) -> list[str]:
 class Seen:
     """Lines already written, to tell when a new one says the same again."""
 
-    def __init__(self, contents: Iterable[str] = ()) -> None:
+    def __init__(self, contents: Iterable[str] = (), alike: float = ALIKE) -> None:
+        self._alike = alike
         self._words: list[frozenset[str]] = []
         self._places: dict[str, list[int]] = {}
         for content in contents:
@@ -222,7 +228,7 @@ class Seen:
             shared.update(self._places.get(word, ()))
         for place, count in shared.most_common(5):
             other = self._words[place]
-            if count / (len(found) + len(other) - count) < 0.8:
+            if count / (len(found) + len(other) - count) < self._alike:
                 continue
             if not any(any(char.isdigit() for char in word) for word in found ^ other):
                 return True

@@ -10,17 +10,12 @@ from typing import Final
 
 import msgspec
 
+from ombus_streams.providers.tuning import DEFAULT, Tuning
 from ombus_streams.providers.weights import Chunk
 
 MIN_WORDS: Final = 4
 """Of one span: less cannot be read."""
 GAP: Final = " … "
-_GAP_WEIGHT: Final = 0.35
-"""What a further span of a turn must be worth beside its characters: fragments are hard to read."""
-_TURN_WEIGHT: Final = 0.5
-"""What a turn must be worth before anything of it is kept: an answer is rarely one word."""
-_RAGGED_WEIGHT: Final = 0.2
-"""What a span loses for each end that is inside a clause."""
 _STEPS: Final = 22
 
 
@@ -31,7 +26,7 @@ class Turn(msgspec.Struct, frozen=True):
     chunks: Sequence[Chunk]
 
 
-def cut(turn: Turn, price: float) -> list[tuple[int, int]]:
+def cut(turn: Turn, price: float, tuning: Tuning = DEFAULT) -> list[tuple[int, int]]:
     """Return the best spans of a turn at a price a character, as ranges of chunks."""
     n = len(turn.chunks)
     if n < MIN_WORDS:
@@ -48,17 +43,17 @@ def cut(turn: Turn, price: float) -> list[tuple[int, int]]:
         start = end - MIN_WORDS
         if start >= 0:
             chunk = turn.chunks[start]
-            opening = best[start] - sums[start] - (0 if chunk.is_start else _RAGGED_WEIGHT)
-            opening -= (_GAP_WEIGHT + price * len(GAP)) if best[start] > 0 or start else 0.0
+            opening = best[start] - sums[start] - (0 if chunk.is_start else tuning.ragged)
+            opening -= (tuning.gap + price * len(GAP)) if best[start] > 0 or start else 0.0
             if opening > opened:
                 opened, opened_at = opening, start
         best[end] = best[end - 1]
         if opened_at >= 0:
-            closing = 0 if turn.chunks[end - 1].is_end else _RAGGED_WEIGHT
+            closing = 0 if turn.chunks[end - 1].is_end else tuning.ragged
             value = opened + sums[end] - closing
             if value > best[end]:
                 best[end], came[end] = value, opened_at
-    if best[n] <= _TURN_WEIGHT:
+    if best[n] <= tuning.turn:
         return []
     found: list[tuple[int, int]] = []
     end = n
@@ -81,17 +76,20 @@ def written(turn: Turn, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def fitted(
-    turns: Sequence[Turn], budget: float, weigh: Callable[[Sequence[str]], int]
+    turns: Sequence[Turn],
+    budget: float,
+    weigh: Callable[[Sequence[str]], int],
+    tuning: Tuning = DEFAULT,
 ) -> list[str]:
     """Return what is kept of each turn, empty for nothing, so that ``weigh`` says it fits."""
     low, high = 0.0, 1.0
-    kept = [written(turn, cut(turn, low)) for turn in turns]
+    kept = [written(turn, cut(turn, low, tuning)) for turn in turns]
     if weigh(kept) <= budget:
         return kept
     kept = [""] * len(turns)
     for _ in range(_STEPS):
         price = (low + high) / 2
-        tried = [written(turn, cut(turn, price)) for turn in turns]
+        tried = [written(turn, cut(turn, price, tuning)) for turn in turns]
         if weigh(tried) <= budget:
             kept, high = tried, price
         else:

@@ -13,12 +13,14 @@ from typing import Final
 from ombus_schemas.records import Observation, Reflection
 
 from ombus_streams.memory.tokens import item_tokens, text_tokens
+from ombus_streams.providers.dialogue import shortened
 from ombus_streams.providers.lines import (
     COMPLETIONS,
     IDENTIFIER,
     MAX_CHARS,
     RANK,
     STANDING,
+    TALK,
     body_of,
     kind_of,
     shorten,
@@ -48,9 +50,12 @@ def reflections(observations: Sequence[Observation], max_lines: int) -> list[The
     """Return the themes of ``observations``; each observation is in one theme at most.
 
     Standing rules first, then files, commands, finished work, and whatever shares a telling word.
+    Talk is only shortened: who said what is not brought together with what others said.
     """
     left = list({item.id: item for item in observations}.values())
-    themes: list[Theme] = []
+    talk = [item for item in left if kind_of(item.content) in TALK]
+    left = [item for item in left if kind_of(item.content) not in TALK]
+    themes: list[Theme] = shortened(talk)
     for title_of in (_rule_title, _file_title, _command_title, _done_title):
         groups: dict[str, list[Observation]] = {}
         for item in left:

@@ -13,17 +13,24 @@ from typing import Final
 import msgspec
 
 from ombus_streams.providers.lines import STOP_WORDS
+from ombus_streams.providers.tuning import DEFAULT, Tuning
 
 _CHUNK: Final = re.compile(r"\S+")
 _WORD: Final = re.compile(r"[^\W_]+")
 _SENTENCE: Final = re.compile(r"[^.!?…\n]+(?:[.!?…]+[\"')\]]*|\n|\Z)\s*")
 _CLAUSE_END: Final = re.compile(r"[,;:.!?…)\]–—-]$")
-_JOINTS: Final = frozenset(
-    "and but so because since while when where which who that then though although if or".split()
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_JOINTS: Final = _set(
+    "and but so because since while when where which who that then though although if or"
 )
-_FIRST: Final = frozenset("i i'm i've i'd i'll me my mine we we're we've we'd we'll us our".split())
-_SECOND: Final = frozenset("you you're you've you'd you'll your yours that's it's".split())
-_WEAK: Final = frozenset(
+_FIRST: Final = _set("i i'm i've i'd i'll me my mine we we're we've we'd we'll us our")
+_SECOND: Final = _set("you you're you've you'd you'll your yours that's it's")
+_WEAK: Final = _set(
     """\
 wow hey hi hello thanks thank haha hah lol yeah yep yes nope sure oh aw aww ah hmm ok okay right
 totally absolutely definitely really truly certainly honestly exactly indeed glad happy sorry hear
@@ -35,23 +42,23 @@ here's what's how's i'm i've i'd i'll you're you've you'll we're we've they're d
 wasn't won't couldn't wouldn't gonna wanna gotta kinda sorta lot lots bit stuff something anything
 everything nothing someone anyone everyone always never ever maybe perhaps anyway pretty super
 quite so-so much many few little big way keep keeps keeping going come comes coming came back well
-lately recently up definitely inspiring inspire support important special""".split()
+lately recently up definitely inspiring inspire support important special"""
 )
 """Words of small talk: said by everybody about everything."""
-_EVERYDAY: Final = frozenset(
+_EVERYDAY: Final = _set(
     """\
 time times people person life day days thing things work working world start started try trying
 tried new old first last next every another take takes took taking give gave given find found help
 helps helped helping put see saw seen seeing show watch getting got made making nice end part whole
 place moment moments stay kind kinds sort different hard easy fun enjoy enjoyed enjoying excited
-exciting interesting idea ideas news today ago still even though around away""".split()
+exciting interesting idea ideas news today ago still even though around away"""
 )
-_TIMES: Final = frozenset(
+_TIMES: Final = _set(
     """\
 yesterday tonight tomorrow week weeks weekend weekends month months year years monday tuesday
 wednesday thursday friday saturday sunday january february march april may june july august
 september october november december spring summer autumn fall winter morning evening birthday
-anniversary ago""".split()
+anniversary ago"""
 )
 
 MIN_REPEATED_WORDS: Final = 4
@@ -83,18 +90,21 @@ class Rarity:
     def of(self, word: str) -> float:
         """Return 1 for a word of one turn, towards 0 for a word of every turn."""
         n_texts = max(self._n_texts, 20) + 1
-        return math.log(n_texts / max(1, self._n_by_word[word])) / math.log(n_texts)
+        shared = max(1, min(n_texts, self._n_by_word[word]))
+        return math.log(n_texts / shared) / math.log(n_texts)
 
 
-def chunks(text: str, rarity: Rarity, said: set[str] | None = None) -> list[Chunk]:
+def chunks(
+    text: str, rarity: Rarity, said: set[str] | None = None, tuning: Tuning = DEFAULT
+) -> list[Chunk]:
     """Return the weighed words of a turn; a sentence in ``said`` weighs nothing, and joins it."""
     found: list[Chunk] = []
     for number, sentence in enumerate(_SENTENCE.finditer(text)):
         pieces = list(_CHUNK.finditer(text, *sentence.span()))
-        factor = _factor(sentence[0], [piece[0].casefold() for piece in pieces])
+        factor = _factor(sentence[0], [piece[0].casefold() for piece in pieces], tuning)
         if said is not None and len(pieces) >= MIN_REPEATED_WORDS:
             key = plain(sentence[0])
-            factor = 0.0 if key in said else factor
+            factor *= tuning.repeated if key in said else 1.0
             said.add(key)
         is_start = True
         for place, piece in enumerate(pieces):
@@ -108,7 +118,7 @@ def chunks(text: str, rarity: Rarity, said: set[str] | None = None) -> list[Chun
                 Chunk(
                     start=piece.start(),
                     end=piece.end(),
-                    weight=factor * _weight(raw, place, rarity),
+                    weight=factor * _weight(raw, place, rarity, tuning),
                     is_start=is_start or is_joint,
                     is_end=ends,
                     sentence=number,
@@ -123,35 +133,35 @@ def plain(sentence: str) -> str:
     return " ".join(_WORD.findall(sentence.casefold()))
 
 
-def _factor(sentence: str, lowered: Sequence[str]) -> float:
+def _factor(sentence: str, lowered: Sequence[str], tuning: Tuning) -> float:
     said = {word.strip(",.!?;:\"'()").replace("’", "'") for word in lowered}
     factor = 1.0
     if sentence.rstrip().rstrip("\"')]").endswith("?"):
-        factor = 0.4
+        factor = tuning.question
     if said & _FIRST:
         return factor
-    return factor * (0.5 if said & _SECOND else 0.9)
+    return factor * (tuning.about_the_other if said & _SECOND else tuning.impersonal)
 
 
-def _weight(raw: str, place: int, rarity: Rarity) -> float:
+def _weight(raw: str, place: int, rarity: Rarity, tuning: Tuning) -> float:
     plain = raw.strip(",.!?;:\"'()").casefold().replace("’", "'")
     if plain in _WEAK:
-        return 0.06
+        return tuning.small_talk
     total = 0.0
     for match in _WORD.finditer(raw):
         word = match[0].casefold()
-        if word in STOP_WORDS or len(word) == 1 and not word.isdigit():
+        if word in STOP_WORDS or (len(word) == 1 and not word.isdigit()):
             continue
-        weight = rarity.of(word)
+        weight = rarity.of(word) ** tuning.rarity
         if word in _WEAK:
-            weight *= 0.15
+            weight *= 2.5 * tuning.small_talk
         elif word in _TIMES:
-            weight = max(weight, 0.6)
+            weight = max(weight, tuning.time_floor)
         elif word in _EVERYDAY:
-            weight *= 0.5
+            weight *= tuning.everyday
         elif word.isdigit():
-            weight *= 1.4
+            weight *= tuning.number
         elif match[0][0].isupper() and place:
-            weight *= 1.2
+            weight *= tuning.name
         total += weight
     return total
