@@ -157,6 +157,7 @@ def _source(
         held = all_active(full, invalidated_ids)
         named = {one for item in held.reflections for one in item.supporting_observation_ids}
         dropped = tuple(one for one in full.dropped_ids if one in named)
+        is_full = item_tokens(held.observations) > how.pool_max_tokens
         return msgspec.structs.replace(held, dropped_ids=dropped), is_full
     if is_full:
         return msgspec.structs.replace(full, observations=active(full)), True
