@@ -1,4 +1,4 @@
-.PHONY: setup demo test check conformance bench clean
+.PHONY: setup up down demo test kills check conformance bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -26,5 +26,16 @@ check: setup
 test: setup
 	$(BIN)/pytest -q -ra
 
+kills: setup
+	KILLS=50 $(BIN)/pytest -q tests/cli/test_up.py
+
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
+
+# Kafka, Redis, a Kafka UI and the workers, with Docker; without it: docs/guides/kafka-dev.md
+COMPOSE := docker compose -f infra/compose/compose.yaml
+up:
+	$(COMPOSE) up --build --detach --wait --wait-timeout 300
+
+down:
+	$(COMPOSE) down $(if $(WIPE),--volumes)
