@@ -8,7 +8,7 @@ Source: issue D. The memory never sees a question.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,16 @@ from ombus_streams.providers.lines import SPOKEN, clean, kind_of
 from ombus_streams.providers.spans import GAP, MIN_WORDS
 
 from ombus.eval.locomo import Conversation, Question, Turn, entries_of
-from ombus.eval.remembering import KEEP_RECENT, SESSION, TENANT, Plan, Remembered, Shown, remember
+from ombus.eval.remembering import (
+    KEEP_RECENT,
+    SESSION,
+    TENANT,
+    UNCHANGED,
+    Plan,
+    Remembered,
+    Shown,
+    remember,
+)
 
 MEASURE: Final = "evidence/1"
 BUDGET: Final = 0.3
@@ -89,19 +98,27 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower())) - STOP_WORDS
 
 
-def measured(conversations: Sequence[Conversation], budget: float = BUDGET) -> Evidence:
-    """Return how much of what the questions need is held at ``budget``."""
-    return report([tally(one, budget) for one in conversations], budget)
+def measured(
+    conversations: Iterable[Conversation], budget: float = BUDGET, variant: Plan = UNCHANGED
+) -> Evidence:
+    """Return how much of what the questions need is held at ``budget``.
+
+    ``variant`` differs from the usual plan in anything but its budget and its window.
+    """
+    return report([tally(one, budget, variant) for one in conversations], budget)
 
 
-def tally(one: Conversation, budget: float) -> _Tally:
+def tally(one: Conversation, budget: float, variant: Plan = UNCHANGED) -> _Tally:
     """Run the memory over a conversation and count what it holds."""
     turns = one.turns
     entries, ids = entries_of(one, TENANT, SESSION)
     weights = [text_tokens(turn.text) for turn in turns]
     most = budget * sum(weights)
     keep = _window_size(weights, most)
-    found = remember(entries, Plan(line_tokens=most - sum(weights[-keep:]), keep_recent=keep))
+    plan = msgspec.structs.replace(
+        variant, line_tokens=most - sum(weights[-keep:]), keep_recent=keep
+    )
+    found = remember(entries, plan)
     place_by_id = {entry_id: place for place, entry_id in enumerate(ids)}
     window = frozenset(place_by_id[entry_id] for entry_id in found.window_ids)
     equal = frozenset(_recent(weights, most))

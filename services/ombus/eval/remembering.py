@@ -14,10 +14,15 @@ from typing import Final
 
 import msgspec
 import structlog
-from ombus_schemas.codec import encode
+from ombus_schemas.codec import decode, encode
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.records import Observation
+from ombus_schemas.records import (
+    Observation,
+    ObservationsRecorded,
+    ReflectionsRecorded,
+    record_of,
+)
 from ombus_schemas.settings import HARD_WORKER_LIMITS, DropperPolicy
 from ombus_streams.memory import reading
 from ombus_streams.memory.context import MEMORY_TITLE
@@ -25,7 +30,7 @@ from ombus_streams.memory.head import ItemState
 from ombus_streams.memory.items import ACTIVE, observations
 from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.recent import recent
-from ombus_streams.memory.tokens import branch_tokens, text_tokens
+from ombus_streams.memory.tokens import branch_tokens, item_tokens, text_tokens
 from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.tuning import DEFAULT, Tuning
 
@@ -66,8 +71,10 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """Of the lines' content."""
     written_tokens: int
     """Of every observation and reflection that was recorded."""
+    observed_tokens: int
+    """Of the observations among them."""
     read_tokens: int
-    """What the observer read: the sources, each once."""
+    """What the observer read, the sources, each once; what others read is what was written."""
     seconds: float
 
     @property
@@ -82,6 +89,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     line_tokens: float
     """What all lines may weigh together."""
+    share: float | None = None
+    """What is observed, of the sources' tokens; ``None``: what ``line_tokens`` come to."""
     keep_recent: int = KEEP_RECENT
     over: float = 1.0
     """How much more than ``line_tokens`` is observed; the rest is dropped again."""
@@ -92,6 +101,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What of ``line_tokens`` the observations may weigh when reflections carry the rest."""
     policy: DropperPolicy = "model"
     """``model`` is the provider's choice; ``lowest-relevance`` the reference's rule."""
+
+
+UNCHANGED: Final = Plan(line_tokens=0)
+"""The plan that is measured; its budget is set where it is known."""
 
 
 class _Still:
@@ -105,7 +118,9 @@ def remember(entries: Sequence[Entry], plan: Plan) -> Remembered:
     """Return what the context holds after ``entries`` were appended and flushed."""
     with _quiet(), tempfile.TemporaryDirectory(prefix="ombus-eval-") as folder:
         started = time.perf_counter()
-        share = plan.over * plan.line_tokens / max(1, branch_tokens(entries))
+        share = plan.share
+        if share is None:
+            share = plan.over * plan.line_tokens / max(1, branch_tokens(entries))
         provider = Extractive(share, 0 if plan.reflects else _NO_LIMIT, plan.tuning)
         engine = Engine(
             Path(folder),
@@ -140,11 +155,11 @@ def _run(engine: Engine, entries: Sequence[Entry], plan: Plan, started: float) -
         window = recent(session, leaf)
         states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
         known = {row.item.id: row.item for row in observations(session, leaf, *states)}
-        everything = reading.view(session, leaf, "full")
     lines = tuple(_lines(memory, known))
     rendered = {block.title: block.content for block in blocks}
     shown = tuple(line for line in lines if f"- [{line.memory_id}] " in rendered[MEMORY_TITLE])
     written = [record.value or b"" for record in engine.log.of_key(KEY)]
+    n_observed, n_reflected = _recorded_tokens(written)
     own = sum(len(encode(entry)) for entry in entries)
     return Remembered(
         lines=shown,
@@ -154,7 +169,8 @@ def _run(engine: Engine, entries: Sequence[Entry], plan: Plan, started: float) -
         log_bytes=sum(map(len, written)),
         worker_bytes=sum(map(len, written)) - own,
         memory_tokens=sum(text_tokens(line.content) for line in shown),
-        written_tokens=text_tokens(everything.text),
+        written_tokens=n_observed + n_reflected,
+        observed_tokens=n_observed,
         read_tokens=branch_tokens(entries),
         seconds=seconds,
     )
@@ -177,6 +193,18 @@ def _lines(memory: reading.Memory, known: Mapping[str, Observation]) -> Iterator
             source_ids=item.source_entry_ids,
             is_reflection=False,
         )
+
+
+def _recorded_tokens(values: Sequence[bytes]) -> tuple[int, int]:
+    """Return what the recorded observations weigh, and the reflections."""
+    n_observed = n_reflected = 0
+    for value in values:
+        match record_of(decode(value)):
+            case ObservationsRecorded(observations=items):
+                n_observed += int(item_tokens(items))
+            case ReflectionsRecorded(reflections=themes):
+                n_reflected += int(item_tokens(themes))
+    return n_observed, n_reflected
 
 
 def _shown_tokens(engine: Engine) -> int:

@@ -20,7 +20,7 @@ from ombus_streams.memory.tokens import entry_tokens, text_tokens
 from ombus_streams.memory.window import render_window, window_entries
 
 from ombus.eval.identifiers import EXPRESSIONS, identifiers_of, texts_of
-from ombus.eval.remembering import SESSION, TENANT, Plan, remember
+from ombus.eval.remembering import SESSION, TENANT, UNCHANGED, Plan, remember
 from ombus.importers import Imported, open_transcripts
 
 MEASURE: Final = "reuse/1"
@@ -68,10 +68,12 @@ class _Point(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def measured(path: Path, budget: float = BUDGET, every: int = EVERY_TOKENS) -> Reuse:
+def measured(
+    path: Path, budget: float = BUDGET, every: int = EVERY_TOKENS, variant: Plan = UNCHANGED
+) -> Reuse:
     """Return what is held at the compaction points of a transcript."""
     entries = entries_of(path)
-    points = [_point(entries, at, budget) for at in compaction_points(entries, every)]
+    points = [_point(entries, at, budget, variant) for at in compaction_points(entries, every)]
     wanted = [(name, kind, one) for one in points for name, kind in one.wanted.items()]
 
     def shares(names: Sequence[tuple[str, str, _Point]]) -> tuple[float, float, float]:
@@ -141,7 +143,7 @@ def compaction_points(entries: Sequence[Entry], every: int) -> list[int]:
     return points
 
 
-def _point(entries: Sequence[Entry], at: int, budget: float) -> _Point:
+def _point(entries: Sequence[Entry], at: int, budget: float, variant: Plan) -> _Point:
     before, after = entries[:at], entries[at : at + FOLLOWING]
     known = {name for entry in before for text in texts_of(entry) for name in identifiers_of(text)}
     wanted = {
@@ -158,10 +160,8 @@ def _point(entries: Sequence[Entry], at: int, budget: float) -> _Point:
         messages = _last_messages(before, int(most * MAX_WINDOW_PART))
     shown = cut_tail(render_window(messages), most)
     window_tokens = text_tokens(shown)
-    plan = Plan(
-        line_tokens=most - window_tokens,
-        keep_recent=len(messages),
-        over=1.0,
+    plan = msgspec.structs.replace(
+        variant, line_tokens=most - window_tokens, keep_recent=len(messages)
     )
     found = remember(before, plan)
     lines = "\n".join(line.content for line in found.lines)
