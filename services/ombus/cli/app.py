@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from ombus.cli import dev, operating, reading, topics, writing
+from ombus.cli import dev, eval, operating, reading, topics, writing
 from ombus.cli.replay import replay
 from ombus.cli.shell import Flags
 
@@ -119,5 +119,6 @@ app.command("verify", rich_help_panel="Prove")(operating.verify)
 app.command("rebuild", rich_help_panel="Prove")(operating.rebuild)
 app.command("demo", rich_help_panel="Prove")(operating.demo)
 app.add_typer(dev.app, name="dev", rich_help_panel="Develop")
+app.add_typer(eval.app, name="eval", rich_help_panel="Prove")
 app.command("replay", rich_help_panel="Operate")(replay)
 app.add_typer(topics.app, name="topics", rich_help_panel="Operate")
