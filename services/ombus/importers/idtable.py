@@ -11,7 +11,7 @@ _SMALLEST: Final = 64
 
 
 class IdTable:
-    """Insert-only; keys are hashes already, so their low bits spread them."""
+    """Nothing is taken out; keys are hashes already, so their low bits spread them."""
 
     def __init__(self) -> None:
         self._keys = array("Q", bytes(8 * _SMALLEST))
@@ -38,6 +38,11 @@ class IdTable:
         if self._n_used * 3 > len(self._rows) * 2:
             self._grow()
         return True
+
+    def put(self, key: int, row: int) -> None:
+        """Note ``row`` for ``key``, whatever it had."""
+        if not self.add(key, row):
+            self._rows[self._slot(key)] = row
 
     def _slot(self, key: int) -> int:
         keys, rows = self._keys, self._rows

@@ -1,7 +1,7 @@
 """Pass one over a transcript: what becomes of each row, in columns.
 
-A row costs about 130 bytes here, its id included, whatever it holds; ids are compared by 64-bit
-hashes.
+Rows may come bit by bit, from a file that is still written. A row costs about 130 bytes here, its
+id included, whatever it holds; ids are compared by 64-bit hashes.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sys import intern
 from typing import IO, Final
 
-from ombus.importers.canonical import Fate, Format, Linear, Mark
+from ombus.importers.canonical import Fate, Format, Linear, Mark, Voice
 from ombus.importers.idtable import IdTable
 from ombus.importers.lines import BadRow, Row, read_row
 
@@ -53,6 +53,11 @@ class Index:
         self.row_by_id = IdTable()
         self.members: dict[int, list[int]] = {}
         self.tool_names: dict[int, str] = {}
+        self.open_groups: dict[int, int] = {}
+        """By thread: the first row of the last group, which may get more rows."""
+        self.told: dict[int, int] = {}
+        """By thread: rows before this one were told; a row of their groups is one of its own."""
+        self._last_thread = NO_ROW
         self._id_text = bytearray()
         self._id_ends = array("Q")
         self._row_by_group = IdTable()
@@ -61,7 +66,7 @@ class Index:
 
     def read(self, file: IO[bytes], rows: Iterable[Row]) -> None:
         """Mark every row; a row that cannot be read or marked is bad, and no more than that."""
-        thread = NO_ROW
+        thread = self._last_thread
         for row in rows:
             if self.identity is None and row.size > 0:
                 file.seek(row.offset)
@@ -70,6 +75,7 @@ class Index:
             if mark.fate in (Fate.ENTRY, Fate.MERGED) or mark.id is not None:
                 thread = self._thread(mark.thread)
             self._append(row, mark, thread)
+        self._last_thread = thread
         if not self.thread_names:
             self._thread("")
         first = next((at for at in self.threads if at >= 0), 0)
@@ -115,10 +121,15 @@ class Index:
                 fate = Fate.DUPLICATE
         if fate == Fate.ENTRY and mark.group is not None:
             group = key_of(f"{thread}\0{mark.group}")
-            if not self._row_by_group.add(group, at):
-                primary = self._row_by_group.get(group)
-                fate = Fate.MERGED
+            known = self._row_by_group.get(group)
+            if known >= 0 and known >= self.told.get(thread, 0):
+                primary, fate = known, Fate.MERGED
                 self.members.setdefault(primary, []).append(at)
+            else:
+                self._row_by_group.put(group, at)
+                self.open_groups[thread] = at
+        elif fate == Fate.ENTRY and mark.voice == Voice.HUMAN:
+            self.open_groups.pop(thread, None)
         for call_id, name in mark.calls:
             self.tool_names.setdefault(key_of(call_id), intern(name))
         self.numbers.append(row.number)

@@ -29,9 +29,9 @@ MISSING: Final = -3
 class Lineage:
     """The parents of a transcript's nodes, and why some differ from what the file says."""
 
-    def __init__(self, n_nodes: int) -> None:
-        self.parents = array("i", [ROOT]) * n_nodes
-        """By node: the node it hangs on, or ``ROOT``."""
+    def __init__(self) -> None:
+        self.parents = array("i")
+        """By placed node: the node it hangs on, or ``ROOT``."""
         self.missing: set[int] = set()
         """Nodes whose named parent is in no readable row."""
         self.rehung: set[int] = set()
@@ -41,45 +41,94 @@ class Lineage:
 
 def lineage_of(natives: Sequence[int], voices: Sequence[int]) -> Lineage:
     """Return where each node hangs, given native parents and voices by node; O(n)."""
-    return _Builder(natives, voices).build()
+    places = Places()
+    places.extend(natives, voices)
+    while places.n_placed < places.n_known:
+        places.place()
+    return places.lineage
 
 
-class _Builder:
-    def __init__(self, natives: Sequence[int], voices: Sequence[int]) -> None:
-        n = len(natives)
-        self._natives = natives
-        self._result = Lineage(n)
-        self._root = n
-        self._leads = _leading(natives, voices)
-        self._is_linked = _is_linked(natives, voices)
+class Places:
+    """Nodes in file order, known before they are placed; where a placed one hangs is settled.
+
+    A file that is still written gives its nodes bit by bit: what was placed stays, later nodes
+    find their place around it.
+    """
+
+    def __init__(self) -> None:
+        self.lineage = Lineage()
+        self._natives = array("i")
+        self._voices = bytearray()
+        self._leads = bytearray()
+        self._is_linked = True
         # Union-find twice: over nodes (which top is above me?) and over ways (which tip is below?)
-        self._above = array("i", range(n + 1))
-        self._way = array("i", [-1]) * (n + 1)
+        # Slot 0 is the root, the slot of a node is its number + 1.
+        self._above = array("i", [0])
+        self._way = array("i", [-1])
         self._way_merged = array("i")
         self._tips = array("i")
         self._last_fork_way: dict[int, int] = {}
         self._fork_points: dict[int, int] = {}
         self._anchors: dict[int, int] = {}
-        self._last = n
-        self._way_of(n)
+        self._last = ROOT
+        self._way_of(ROOT)
 
-    def build(self) -> Lineage:
-        for node, native in enumerate(self._natives):
-            self._place(node, native)
-            if self._top(node) == self._root:
-                self._last = node
-        return self._result
+    @property
+    def n_known(self) -> int:
+        return len(self._natives)
+
+    @property
+    def n_placed(self) -> int:
+        return len(self.lineage.parents)
+
+    def extend(self, natives: Sequence[int], voices: Sequence[int]) -> None:
+        """Know more nodes: their native parents (which may come later) and voices."""
+        first = len(self._natives)
+        self._natives.extend(natives)
+        self._voices += bytes(voices)
+        self._leads += bytes(len(natives))
+        self._above.extend(range(first + 1, first + 1 + len(natives)))
+        self._way.extend([-1] * len(natives))
+        for node in range(first, len(self._natives)):
+            self._note_leading(node)
+            if node and self._natives[node] == ROOT and self._voices[node] == Voice.TURN:
+                # A declared root means a root, but not where turns declare themselves roots too.
+                self._is_linked = False
+
+    def native(self, node: int) -> int:
+        return self._natives[node]
+
+    def name(self, node: int, native: int) -> None:
+        """Say what the native parent of a node is, which was missing before."""
+        self._natives[node] = native
+
+    def leads(self, node: int) -> bool:
+        """Say whether the conversation below a node is known to begin with a user text."""
+        return bool(self._leads[node])
+
+    def is_moved(self, node: int) -> bool:
+        """Say whether the next node hangs elsewhere than it says, placed now."""
+        native = self._natives[node]
+        if native <= BEFORE or (native == ROOT and not self._is_linked):
+            return False
+        return not self._leads[node] and native < self.n_placed and self._tip(native) != native
+
+    def place(self) -> None:
+        """Hang the next node."""
+        node = len(self.lineage.parents)
+        self.lineage.parents.append(ROOT)
+        self._place(node, self._natives[node])
+        if self._top(node) == ROOT:
+            self._last = node
 
     def _place(self, node: int, native: int) -> None:
         if native == BEFORE or (native == ROOT and not self._is_linked):
             self._hang(node, self._tip(self._last))
-        elif native == ROOT:
-            self._hang_or_fork(node, self._root)
         elif native <= MISSING:
-            self._result.missing.add(node)
+            self.lineage.missing.add(node)
             self._hang_or_fork(node, self._anchors.setdefault(native, self._last))
         elif native - node > MAX_LATE:
-            self._result.rehung.add(node)
+            self.lineage.rehung.add(node)
             self._hang(node, self._tip(self._last))
         else:
             self._hang_or_fork(node, native)
@@ -88,26 +137,26 @@ class _Builder:
         """Hang ``node`` below ``native``: on it, beside another user text, or behind its tip."""
         fork = self._fork_points.get(native)
         if self._leads[node] and fork is not None and self._top(fork) != node:
-            self._result.forks += 1
+            self.lineage.forks += 1
             self._hang(node, fork)
             self._last_fork_way[native] = self._way_of(node)
             return
         target = self._tip(native)
         if self._top(target) == node:
-            self._result.rehung.add(node)
+            self.lineage.rehung.add(node)
             target = self._tip(self._last)
         elif self._leads[node]:
             self._fork_points[native] = target
         self._hang(node, target)
 
     def _hang(self, node: int, target: int) -> None:
-        self._result.parents[node] = ROOT if target == self._root else target
-        self._above[node] = target
-        way, own = self._way_of(target), self._way[node]
+        self.lineage.parents[node] = target
+        self._above[node + 1] = target + 1
+        way, own = self._way_of(target), self._way[node + 1]
         if self._tips[way] != target:
             self._way_of(node)
         elif own < 0:
-            self._way[node] = way
+            self._way[node + 1] = way
             self._tips[way] = node
         else:
             own = self._merged(own)
@@ -119,11 +168,11 @@ class _Builder:
         return self._tips[self._merged(self._way_of(node) if way is None else way)]
 
     def _way_of(self, node: int) -> int:
-        if self._way[node] < 0:
-            self._way[node] = len(self._tips)
+        if self._way[node + 1] < 0:
+            self._way[node + 1] = len(self._tips)
             self._way_merged.append(len(self._tips))
             self._tips.append(node)
-        return self._merged(self._way[node])
+        return self._merged(self._way[node + 1])
 
     def _merged(self, way: int) -> int:
         merged = self._way_merged
@@ -134,32 +183,21 @@ class _Builder:
 
     def _top(self, node: int) -> int:
         above = self._above
-        while above[node] != node:
-            above[node] = above[above[node]]
-            node = above[node]
-        return node
+        slot = node + 1
+        while above[slot] != slot:
+            above[slot] = above[above[slot]]
+            slot = above[slot]
+        return slot - 1
 
+    def _note_leading(self, node: int) -> None:
+        """Note that the conversation at a user text, and at passive rows above it, begins so.
 
-def _leading(natives: Sequence[int], voices: Sequence[int]) -> bytearray:
-    """Say of each node whether the conversation below it begins with a user text.
-
-    A program may write a setting, a label or a branch summary between the place a user went back
-    to and the new text: such a passive row speaks for the text that follows it.
-    """
-    leads = bytearray(len(natives))
-    for node, voice in enumerate(voices):
+        A program may write a setting, a label or a branch summary between the place a user went
+        back to and the new text: such a passive row speaks for the text that follows it.
+        """
         at = node
-        while voice == Voice.HUMAN and not leads[at]:
-            leads[at] = 1
-            at = natives[at]
-            if at < 0 or voices[at] != Voice.PASSIVE:
+        while self._voices[node] == Voice.HUMAN and not self._leads[at]:
+            self._leads[at] = 1
+            at = self._natives[at]
+            if not 0 <= at < len(self._voices) or self._voices[at] != Voice.PASSIVE:
                 break
-    return leads
-
-
-def _is_linked(natives: Sequence[int], voices: Sequence[int]) -> bool:
-    """Say whether a declared root means a root: not where turns declare themselves roots too."""
-    return not any(
-        native == ROOT and voice == Voice.TURN
-        for native, voice in zip(natives[1:], voices[1:], strict=True)
-    )

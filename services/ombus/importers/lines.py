@@ -60,11 +60,17 @@ def open_utf8(path: Path) -> IO[bytes]:
         return _transcoded(file, encoding)
 
 
-def rows_of(file: IO[bytes], max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[Row]:
-    """Yield every line's place in file order; holds one chunk of the file, never a line."""
-    file.seek(0)
-    start = 3 if file.read(3) == codecs.BOM_UTF8 else 0
-    number, at, before = 1, start, b""
+def rows_of(
+    file: IO[bytes], max_row_bytes: int = MAX_ROW_BYTES, *, start: int = 0, number: int = 1
+) -> Iterator[Row]:
+    """Yield every line's place in file order; holds one chunk of the file, never a line.
+
+    ``start`` is where a line begins, ``number`` is that line's.
+    """
+    if start == 0:
+        file.seek(0)
+        start = 3 if file.read(3) == codecs.BOM_UTF8 else 0
+    at, before = start, b""
     while True:
         file.seek(at)  # a reader may have read elsewhere meanwhile
         chunk = file.read(_CHUNK_BYTES)

@@ -64,6 +64,8 @@ class Transcript:
         self._first_own = next((at for at in self._nodes if at not in index.copies), NO_ROW)
         self._copied_facts = copied_facts
         self._lineage: Lineage | None = None
+        self._first_told = 0
+        """The node that carries what the file says of the session."""
 
     @property
     def n_rows(self) -> int:
@@ -109,22 +111,23 @@ class Transcript:
         if self._lineage is None:
             index, nodes = self._index, self._nodes
             missing: dict[int, int] = {}
-            natives = array("i")
-            for at in nodes:
-                kind, key = index.parent_kinds[at], index.parent_keys[at]
-                native = BEFORE if kind == IS_LINEAR else ROOT
-                if kind == IS_NAMED:
-                    row = index.resolve(self._thread, key)
-                    if row >= 0:
-                        native = bisect_left(nodes, row)
-                    elif row == NO_ROW:
-                        native = missing.setdefault(key, MISSING - len(missing))
-                    else:
-                        native = ROOT if row == ROOT_ROW else BEFORE
-                natives.append(native)
+            natives = array("i", (self._native(at, missing) for at in nodes))
             voices = bytes(index.voices[at] for at in nodes)
             self._lineage = lineage_of(natives, voices)
         return self._lineage
+
+    def _native(self, at: int, missing: dict[int, int]) -> int:
+        """Return the node a row says it hangs on, or what else it says (``lineage``)."""
+        index = self._index
+        kind, key = index.parent_kinds[at], index.parent_keys[at]
+        if kind != IS_NAMED:
+            return BEFORE if kind == IS_LINEAR else ROOT
+        row = index.resolve(self._thread, key)
+        if row >= 0:
+            return bisect_left(self._nodes, row)
+        if row == NO_ROW:
+            return missing.setdefault(key, MISSING - len(missing))
+        return ROOT if row == ROOT_ROW else BEFORE
 
     def _skipped(self, file: IO[bytes], at: int) -> Skipped:
         index = self._index
@@ -155,13 +158,11 @@ class Transcript:
             return
         drafts = index.native.drafts(rows, index.numbers[at], self) or [Draft(kind="metadata")]
         entry_id = self._id(at)
-        above = lineage.parents[node]
-        parent_id = None if above == ROOT else self._id(self._nodes[above])
+        parent_id = self._parent_id(node, lineage)
         notes: JsonObject = {}
         if node in lineage.missing or node in lineage.rehung:
-            named = next((rows[0][key] for key in _PARENT_KEYS if rows[0].get(key)), None)
-            notes["missingParent" if node in lineage.missing else "namedParent"] = named
-        if node == 0 or at == self._first_own:
+            notes["missingParent" if node in lineage.missing else "namedParent"] = named(rows[0])
+        if node == self._first_told or at == self._first_own:
             facts = self._facts(at)
             if facts:
                 notes["session"] = facts
@@ -169,6 +170,10 @@ class Transcript:
             own_id = entry_id if piece == len(drafts) else self._free(f"{entry_id}.{piece}")
             yield self._entry(draft, own_id, parent_id, at, notes)
             parent_id, notes = own_id, {}
+
+    def _parent_id(self, node: int, lineage: Lineage) -> str | None:
+        above = lineage.parents[node]
+        return None if above == ROOT else self._id(self._nodes[above])
 
     def _facts(self, at: int) -> JsonObject:
         """Return what the file says of the session; of a copied row, what the original's says."""
@@ -287,11 +292,10 @@ def transcripts_of(
     native = index.native
     main = ""
     for thread, name in enumerate(index.thread_names):
-        named = native.session_id(name)
         if session is not None:
             own = fit(f"{session}:{name}") if main else session
         else:
-            own = fit(named) if named else unnamed(path, index, name)
+            own = own_session(path, index, name)
         main = main or own
         part_of = ""
         if native.threads_are == "sub_agents" and name:
@@ -308,6 +312,11 @@ def transcripts_of(
         )
 
 
+def named(row: JsonObject) -> JsonValue:
+    """Return the parent a row names."""
+    return next((row[key] for key in _PARENT_KEYS if row.get(key)), None)
+
+
 def fit(native: str) -> str:
     """Return a session id of the wire's grammar; one that had to change ends in its hash."""
     clean = _UNFIT.sub("-", native)
@@ -315,6 +324,12 @@ def fit(native: str) -> str:
         return clean
     mark = hashlib.sha256(native.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{clean[: _MAX_SESSION_ID - 9]}-{mark}"
+
+
+def own_session(path: Path, index: Index, thread: str = "") -> str:
+    """Return the session id of a thread of a file: what it says, else what it is called."""
+    native = index.native.session_id(thread)
+    return fit(native) if native else unnamed(path, index, thread)
 
 
 def unnamed(path: Path, index: Index, thread: str = "") -> str:
