@@ -4,6 +4,7 @@
 """
 
 import msgspec
+from ombus_schemas.settings import MemorySettings
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,27 @@ class RunObserver(Run, frozen=True, kw_only=True):
     @property
     def worker(self) -> str:
         return "observer"
+
+
+class PrepareObserver(msgspec.Struct, frozen=True, kw_only=True):
+    """Make an observer's run before it is owed, and hold its result (``memory.ahead``)."""
+
+    run: RunObserver
+    through_ordinal: int
+    """Where the anchor lies: the next one begins after it."""
+    tokens: int
+    before: tuple[str, ...]
+    """Runs prepared for what lies between the coverage and here: what they say is known."""
+    settings: MemorySettings
+    n_scopes: int
+
+    @property
+    def worker(self) -> str:
+        return "observer"
+
+    @property
+    def segment(self) -> int:
+        return self.run.segment
 
 
 class RunReflector(Run, frozen=True, kw_only=True):
@@ -105,4 +127,12 @@ class RefuseCompaction(msgspec.Struct, frozen=True, kw_only=True):
         return "compactor"
 
 
-Effect = RunObserver | RunReflector | RunDropper | RunCompactor | EndFlush | RefuseCompaction
+Effect = (
+    RunObserver
+    | PrepareObserver
+    | RunReflector
+    | RunDropper
+    | RunCompactor
+    | EndFlush
+    | RefuseCompaction
+)

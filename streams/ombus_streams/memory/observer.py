@@ -77,6 +77,11 @@ def decide(
     )
 
 
+def is_obliged(leaf: LeafHead) -> bool:
+    """Say whether a threshold or a flush obliges to cover something."""
+    return _obligation(leaf) is not None
+
+
 def _obligation(leaf: LeafHead) -> tuple[int, str] | None:
     """Return the nearest entry that must be covered, and why."""
     due = [

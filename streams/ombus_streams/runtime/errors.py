@@ -1,6 +1,7 @@
 """Errors of the runtime.
 
 * RuntimeFault
+  * ResultHeld          no failure: a prepared run is done, and its entry waits until it is owed
   * RetryableError      the same call may work later
     * WorkerFailed        a run that recorded nothing; ``failure`` says of which class
     * Deferred            a run that did not start: a provider, a place or a budget is lacking
@@ -38,6 +39,13 @@ class RetryableError(RuntimeFault):
 
 class TerminalError(RuntimeFault):
     """The same call never works."""
+
+
+class ResultHeld(RuntimeFault):
+    """A run was prepared: there is nothing to append now, and its slot is free.
+
+    It takes the way of a run without a result, which every engine has.
+    """
 
 
 class WorkerFailed(RetryableError):

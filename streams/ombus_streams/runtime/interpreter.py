@@ -29,6 +29,7 @@ from ombus_streams.memory import compactor
 from ombus_streams.memory.effects import (
     Effect,
     EndFlush,
+    PrepareObserver,
     RefuseCompaction,
     Run,
     RunCompactor,
@@ -49,7 +50,8 @@ from ombus_streams.memory.payload import drop_to_target
 from ombus_streams.memory.reading import entries_on
 from ombus_streams.memory.session import Session
 from ombus_streams.memory.tokens import ESTIMATOR, branch_tokens, item_tokens
-from ombus_streams.runtime.errors import Deferred
+from ombus_streams.runtime.ahead import Shelf
+from ombus_streams.runtime.errors import Deferred, ResultHeld
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.prompts import PROMPT_VERSIONS
 from ombus_streams.runtime.provider import Usage
@@ -85,6 +87,7 @@ class Interpreter:
     ) -> None:
         self.staff, self._clock = Staff.of(providers), clock
         self._limits, self._secrets = limits or WorkerLimits(), tuple(secrets)
+        self._shelf = Shelf()
 
     async def perform(self, session: Session, effect: Effect) -> Entry:
         """Return the entry that records the effect; nothing is appended here.
@@ -93,6 +96,7 @@ class Interpreter:
             WorkerFailed: the run failed; the same one may work later.
             Refused: the provider will never take this span.
             NotConfigured, Deferred: the run did not start.
+            ResultHeld: a prepared run is done and waits until it is owed.
         """
         leaf = session.leaf(effect.segment)
         if isinstance(effect, Run) and effect.seen != session.head.last_invalidation:
@@ -100,7 +104,12 @@ class Interpreter:
             raise Deferred(f"run {effect.run_id} was overtaken", "overtaken", 0)
         match effect:
             case RunObserver():
-                return await self._observe(session, leaf, effect)
+                prepared = self._shelf.take(effect.run_id)
+                return prepared or await self._observe(session, leaf, effect)
+            case PrepareObserver(run=run, before=before):
+                said = self._shelf.items(before)
+                self._shelf.put(run.run_id, await self._observe(session, leaf, run, said))
+                raise ResultHeld(f"run {run.run_id} is held until it is owed")
             case RunReflector():
                 return await self._reflect(session, leaf, effect)
             case RunDropper():
@@ -112,12 +121,19 @@ class Interpreter:
             case RefuseCompaction():
                 return self._refuse(session, effect)
 
-    async def _observe(self, session: Session, leaf: LeafHead, run: RunObserver) -> Entry:
+    async def _observe(
+        self,
+        session: Session,
+        leaf: LeafHead,
+        run: RunObserver,
+        prepared: Sequence[Observation] = (),
+    ) -> Entry:
         items: tuple[Observation, ...] = ()
         settings = settings_of(session, leaf)
         produced_by = _produced_by(settings, run)
         if run.source_ids:
             known = [row.item for row in observations(session, leaf, *ACTIVE)]
+            known += prepared
             known = known[-MAX_KNOWN_OBSERVATIONS:]
             sources = [
                 conceal_entry(entry, self._secrets)

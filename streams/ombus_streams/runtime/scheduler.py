@@ -11,10 +11,17 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from ombus_streams.memory import duties
-from ombus_streams.memory.effects import Effect, EndFlush, Run
+from ombus_streams.memory import duties, observer
+from ombus_streams.memory.effects import Effect, EndFlush, PrepareObserver, Run, RunObserver
 from ombus_streams.memory.session import Session
-from ombus_streams.runtime.errors import Deferred, NotConfigured, Refused, RetryableError
+from ombus_streams.runtime.ahead import Ahead, AheadPolicy
+from ombus_streams.runtime.errors import (
+    Deferred,
+    NotConfigured,
+    Refused,
+    ResultHeld,
+    RetryableError,
+)
 from ombus_streams.runtime.ports import Position
 from ombus_streams.runtime.processor import Processor
 
@@ -65,12 +72,18 @@ class Scheduler:
     """
 
     def __init__(
-        self, processor: Processor, workers: Sequence[duties.Worker] = duties.WORKERS
+        self,
+        processor: Processor,
+        workers: Sequence[duties.Worker] = duties.WORKERS,
+        ahead: AheadPolicy | None = None,
     ) -> None:
         self._processor, self._workers = processor, tuple(workers)
+        self._ahead = None if ahead is None else Ahead(ahead)
         self._waiting: dict[bytes, None] = dict.fromkeys(processor.due_sessions())
         self._under_way: dict[Slot, int | None] = {}
         """Slots in use; a number is the offset whose folding frees the slot."""
+        self._run_ids: dict[Slot, str] = {}
+        """Runs of the slots in use: leaves of one prefix ask for the same run, which is done once."""
         self._attempts: dict[Slot, Attempts] = {}
         self._deferred: dict[Slot, int] = {}
         """When slots whose run did not start are asked again: no attempt, so it is not kept."""
@@ -93,8 +106,7 @@ class Scheduler:
         folded = self._processor.next_offset
         for slot, offset in list(self._under_way.items()):
             if offset is not None and offset < folded:
-                del self._under_way[slot]
-                self._waiting[slot[0]] = None
+                self._free(slot)
         tasks: list[Task] = []
         for key in list(self._waiting):
             if len(tasks) >= limit:
@@ -127,9 +139,11 @@ class Scheduler:
 
     def failed(self, slot: Slot, effect: Effect, error: Exception, now_ms: int) -> None:
         """The run recorded nothing: try again later, halve the span, or park the leaf."""
-        self._under_way.pop(slot, None)
-        self._waiting[slot[0]] = None
+        self._free(slot)
         known = self._known(slot)
+        if isinstance(effect, PrepareObserver):
+            self._prepared(slot, effect, error, now_ms)
+            return
         if isinstance(error, Deferred | NotConfigured):
             self._put_off(slot, known, error, now_ms)
             return
@@ -156,6 +170,19 @@ class Scheduler:
             failure=type(error).__name__,
         )
 
+    def _prepared(self, slot: Slot, effect: PrepareObserver, error: Exception, now_ms: int) -> None:
+        """Hold what was prepared; a preparation that failed is left to the obligation's own run."""
+        place = (slot[0], slot[1])
+        if self._ahead is None:
+            return
+        if isinstance(error, ResultHeld):
+            self._ahead.keep(place, effect)
+        elif isinstance(error, Deferred):
+            self._deferred[slot] = now_ms + (error.retry_after_ms or 0)
+        else:
+            self._ahead.give_up(place, self._processor.session(slot[0]).leaf(slot[1]).coverage_id)
+            _log.info("preparation.failed", run_id=effect.run.run_id, failure=type(error).__name__)
+
     def _put_off(
         self, slot: Slot, known: Attempts, error: Deferred | NotConfigured, now_ms: int
     ) -> None:
@@ -171,7 +198,11 @@ class Scheduler:
 
     def cancelled(self, slot: Slot) -> None:
         """The run was given up without a result: whoever owns the session decides it again."""
+        self._free(slot)
+
+    def _free(self, slot: Slot) -> None:
         self._under_way.pop(slot, None)
+        self._run_ids.pop(slot, None)
         self._waiting[slot[0]] = None
 
     def _of_session(
@@ -184,9 +215,9 @@ class Scheduler:
     ) -> bool:
         """Add the session's tasks; return whether it must be looked at again by itself."""
         session = self._processor.session(key)
+        again = self._look_ahead(session, now_ms, tasks, limit, admits)
         if not session.head.n_due:
-            return False
-        again = False
+            return again
         for segment in session.segments():
             leaf = session.leaf(segment)
             if not leaf.is_due:
@@ -210,14 +241,49 @@ class Scheduler:
                 if len(tasks) >= limit:
                     return True
                 effect = duties.decide(session, leaf, worker, standing)
+                if isinstance(effect, RunObserver) and self._ahead is not None:
+                    effect = self._ahead.ready(session, leaf) or effect
                 if effect is not None and worker not in self._workers:
                     effect = effect if isinstance(effect, EndFlush) else None
+                if isinstance(effect, Run) and effect.run_id in self._run_ids.values():
+                    continue
                 if effect is not None and not admits(slot):
                     again = True
                 elif effect is not None:
                     self._under_way[slot] = None
+                    if isinstance(effect, Run):
+                        self._run_ids[slot] = effect.run_id
                     tasks.append(Task(slot, effect))
         return again
+
+    def _look_ahead(
+        self,
+        session: Session,
+        now_ms: int,
+        tasks: list[Task],
+        limit: int,
+        admits: Callable[[Slot], bool],
+    ) -> bool:
+        """Prepare for the default leaf, or use what is prepared because the session rests.
+
+        Returns whether something is held, so that a rest is noticed though nothing is folded.
+        """
+        segment = session.head.default_segment
+        if self._ahead is None or not segment or "observer" not in self._workers:
+            return False
+        leaf, slot = session.leaf(segment), (session.key, segment, "observer")
+        if slot in self._under_way or leaf.conflict or observer.is_obliged(leaf):
+            return False
+        known = self._known(slot)
+        waits = max(self._deferred.get(slot, 0), known.next_at_ms) > now_ms
+        effect: Effect | None = self._ahead.ready(session, leaf)
+        is_held = effect is not None
+        if not (is_held and self._ahead.rests(session, now_ms)):
+            effect = None if waits else self._ahead.wanted(session, leaf)
+        if effect is not None and len(tasks) < limit and admits(slot):
+            self._under_way[slot] = None
+            tasks.append(Task(slot, effect))
+        return is_held or effect is not None
 
     def _asked(self, standing: duties.Standing) -> tuple[duties.Worker, ...]:
         """Return whom to ask; a parked worker ends the flush that waits for it by itself.

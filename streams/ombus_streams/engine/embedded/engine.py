@@ -27,6 +27,7 @@ from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
+from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
@@ -68,6 +69,7 @@ class Engine:
         secrets: Sequence[str] = (),
         max_sessions: int = MAX_CACHED_SESSIONS,
         max_batch: int = MAX_BATCH,
+        ahead: AheadPolicy | None = None,
     ) -> None:
         self.folder, self.clock, self.max_batch = folder, clock, max_batch
         self._ownership = Ownership(folder)
@@ -95,7 +97,7 @@ class Engine:
                     store, self.log, partition, max_sessions=max_sessions, secrets=secrets
                 )
                     self.processors[partition] = processor
-                    self.schedulers[partition] = Scheduler(processor)
+                    self.schedulers[partition] = Scheduler(processor, ahead=ahead)
                 stores = {each: known.store for each, known in self.processors.items()}
                 self.interpreter.staff.keep_accounts(self.log.partition_of, stores)
             opened.pop_all()
