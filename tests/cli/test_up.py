@@ -23,6 +23,7 @@ from ombus.wiring import Ownership, is_owned, open_engine
 from tests.cli.conftest import SAMPLE, Cli
 
 KILLS = int(os.environ.get("KILLS", "5"))
+MAX_WAIT_S = 120
 SEED = 20_261_129
 OMBUS = (sys.executable, "-m", "ombus.cli")
 
@@ -138,7 +139,7 @@ class Appender:
         try:
             for line in list(self._unanswered.values()):
                 process.stdin.write(line)
-            while not stop.wait(0.002):
+            while not stop.wait(0.005):
                 name = f"m{self._n_sent}"
                 self._n_sent += 1
                 text = f"Rule {name}: never deploy version {name}.{self._n_sent} without a test."
@@ -175,11 +176,11 @@ def test_killed_at_any_moment_it_keeps_every_acknowledged_entry_once(
 ) -> None:
     chance = random.Random(SEED)
     appender = Appender()
-    Path("ombus.toml").write_text("[observational-memory.observation]\nmessageTokens = 300\n")
+    Path("ombus.toml").write_text("[observational-memory.observation]\nmessageTokens = 1000\n")
     for kill in range(KILLS):
         before = len(appender.acknowledged)
         with up() as process, appender.at_work() as appending:
-            wait_until(lambda: len(appender.acknowledged) > before)  # noqa: B023
+            wait_until(lambda: len(appender.acknowledged) > before, appending)  # noqa: B023
             threading.Event().wait(chance.uniform(0.0, 0.4))
             process.kill()
             process.wait()
@@ -198,10 +199,12 @@ def test_killed_at_any_moment_it_keeps_every_acknowledged_entry_once(
     assert low("status", "-s", "load", "--json").json()["lag"] == 0
 
 
-def wait_until(is_done: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(is_done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     pause = threading.Event()
-    for _ in range(int(seconds / 0.005)):
+    for _ in range(int(MAX_WAIT_S / 0.005)):
         if is_done():
             return
+        if process.poll() is not None:
+            pytest.fail(f"{process.args!r} ended with {process.returncode}")
         pause.wait(0.005)
-    pytest.fail(f"nothing happened for {seconds} s")
+    pytest.fail(f"nothing happened for {MAX_WAIT_S} s")

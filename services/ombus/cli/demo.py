@@ -170,9 +170,10 @@ def _compact(desk: Desk, key: bytes, provider: Counted) -> None:
         raise DemoFailed(f"the compaction was refused: {done.failure}")
     n_turns = provider.n_turns - before
     say(
-        f"compacted in {done.milliseconds:.0f} ms with {n_turns} model calls: {done.observations} "
-        f"observations and {done.reflections} reflections in {done.summary_bytes:,} bytes stand "
-        f"for everything through line {_line_named(desk, key, done.through)}"
+        f"compacted in {done.milliseconds:.0f} ms with {n_turns} model calls\n"
+        f"{done.observations} observations and {done.reflections} reflections in "
+        f"{done.summary_bytes:,} bytes stand for everything through line "
+        f"{_line_named(desk, key, done.through)}"
     )
     if n_turns:
         raise DemoFailed("the compaction asked a model: please report this")
