@@ -12,7 +12,8 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory import duties, reading
 
 from tests.support.engine import KEY, Driver, digest, refolded
-from tests.support.sessions import chat, custom, observations, observed, settings as session_settings
+from tests.support.sessions import chat, custom, observations, observed
+from tests.support.sessions import settings as session_settings
 
 TYPES = [
     *FACT_TYPE_BY_NAME,

@@ -1,4 +1,4 @@
-"""No hole and no half pair, at every position of every leaf and for every cut (design.md section 8).
+"""No hole and no half pair, at every position of every leaf, for every cut (design.md section 8).
 
 The worker plants a marker word for each source; a marker that can be read nowhere is a hole.
 """
@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory import compactor, reading, recent
@@ -18,11 +19,11 @@ from ombus_streams.memory.head import LeafHead
 from ombus_streams.memory.pairing import NO_RESULT_YET, pair, paired
 from ombus_streams.memory.session import Session, chain
 from ombus_streams.memory.tree import leaf_at
-from ombus_schemas.codec import decode
 
 from tests.memory.model.compare import entries_of
 from tests.support.engine import KEY, Driver, diligent, worker
-from tests.support.sessions import chat, compaction, custom, fact, observations, settings as said
+from tests.support.sessions import chat, compaction, custom, fact, observations
+from tests.support.sessions import settings as said
 
 NOT_SHOWN = re.compile(r"^\[not shown, .*\]$", re.MULTILINE)
 
@@ -76,7 +77,13 @@ def sources_of(session: Session, leaf: LeafHead) -> list[Entry]:
 
 def a_session(driver: Driver, **thresholds: int) -> None:
     """Let a tree of three leaves be observed, reflected, pruned and compacted."""
-    thresholds = {"observe": 40, "reflect": 10, "target": 8, "compact": 150, "recent": 2} | thresholds
+    thresholds = {
+        "observe": 40,
+        "reflect": 10,
+        "target": 8,
+        "compact": 150,
+        "recent": 2,
+    } | thresholds
     driver.tell(said("settings", None, **thresholds))  # type: ignore[arg-type]
     parent: str | None = None
     for n in range(18):
@@ -209,7 +216,7 @@ def test_no_window_of_any_cut_shows_half_a_pair(
 
 
 def check_pairs(entries: tuple[Entry, ...]) -> None:
-    """Assert that each result follows its call, and each call has its result or says it has none."""
+    """Assert that each result follows its call; each call has its result or says it has none."""
     pairs = pair(entries)
     assert not pairs.orphans
     for index, number in pairs.open_calls:
@@ -234,12 +241,18 @@ def test_no_compaction_of_any_cut_leaves_half_a_pair(
         driver.append(custom("covered", f"m{covered}", item))
         driver.catch_up()
         for keep in range(3):
-            driver.append(fact(f"c{keep}", f"m{len(entries) - 1}", "compact.requested", keepRecentEntries=keep))
+            driver.append(
+                fact(
+                    f"c{keep}", f"m{len(entries) - 1}", "compact.requested", keepRecentEntries=keep
+                )
+            )
             driver.catch_up()
             session = driver.session()
             leaf = session.leaf(1)
             run = compactor.decide(session, leaf)
-            driver.append(fact(f"f{keep}", f"m{len(entries) - 1}", "compact.failed", requestId=f"c{keep}"))
+            driver.append(
+                fact(f"f{keep}", f"m{len(entries) - 1}", "compact.failed", requestId=f"c{keep}")
+            )
             driver.catch_up()
             if not isinstance(run, RunCompactor):
                 continue

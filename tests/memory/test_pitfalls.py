@@ -241,7 +241,9 @@ def test_forks_whose_pools_share_their_ends_have_runs_of_their_own() -> None:
     for tip, own in (("d", "y"), ("f", "w")):
         driver.append(chat(tip, "c", tokens=10))
         driver.append(
-            custom(f"o{tip}", tip, observations(shared[0], observed(own, tip), shared[1], covers=tip))
+            custom(
+                f"o{tip}", tip, observations(shared[0], observed(own, tip), shared[1], covers=tip)
+            )
         )
     driver.catch_up()
 
@@ -540,7 +542,9 @@ def test_a_parent_that_arrives_after_its_child_was_given_up_does_not_join_them(
     driver.catch_up()
 
     session, leaf = leaf_of(driver, "orphan")
-    assert [row.anchor for _, row in view(session, leaf.lineage) if not row.side] == [leaf.tip_ordinal]
+    assert [row.anchor for _, row in view(session, leaf.lineage) if not row.side] == [
+        leaf.tip_ordinal
+    ]
 
 
 def test_two_agents_on_two_branches_are_both_served() -> None:
@@ -581,9 +585,7 @@ def test_equal_memory_on_two_branches_is_dropped_on_one_alone() -> None:
 def test_control_records_of_one_branch_do_not_steer_its_sibling() -> None:
     driver = driver_with(*said("ab"), chat("x", "b", tokens=10), chat("y", "b", tokens=10))
 
-    driver.append(
-        fact("open", "x", "scope.opened", id="work"), settings("own", "y", observe=30)
-    )
+    driver.append(fact("open", "x", "scope.opened", id="work"), settings("own", "y", observe=30))
     driver.settle()
 
     assert leaf_of(driver, "x")[1].n_scopes == 1
@@ -695,13 +697,15 @@ def test_reflections_over_the_payloads_cap_refuse_a_compaction_and_stop_nobody()
     driver = driver_with(*said("abcd", tokens=30), observe=60, recent=1)
     many = [reflected(f"{n} " + "x" * 900, "0" * 12) for n in range(700)]
     for start in range(0, 700, 350):
-        driver.append(
-            custom(f"many{start}", "a", reflections(*many[start : start + 350]))
-        )
+        driver.append(custom(f"many{start}", "a", reflections(*many[start : start + 350])))
 
     driver.tell(fact("compact", "d", "compact.requested"))
 
-    answers = [entry for entry in entries_of(driver.log.records, KEY) if "compact.failed" in entry.data_type]
+    answers = [
+        entry
+        for entry in entries_of(driver.log.records, KEY)
+        if "compact.failed" in entry.data_type
+    ]
     assert len(answers) == 1
     assert not leaf_of(driver, "d")[1].compact_requests
 
@@ -763,9 +767,7 @@ def test_a_flush_of_a_leaf_whose_observer_is_parked_ends_as_failed() -> None:
         return [TurnFailed(message="overloaded", code=503)]
 
     driver = Driver(worker(fails))
-    driver.append(
-        settings("settings", None), *said("ab"), fact("flush", "b", "flush.requested")
-    )
+    driver.append(settings("settings", None), *said("ab"), fact("flush", "b", "flush.requested"))
     for _ in range(MAX_ATTEMPTS):
         driver.settle()
         driver.clock.at_ms += 60_000
@@ -928,7 +930,9 @@ def test_a_run_ends_only_by_its_own_name_or_the_next_start() -> None:
     driver.catch_up()
     assert leaf_of(driver, "a")[1].run_id == "one"
 
-    driver.append(fact("s2", "a", "run.started", runId="two"), fact("f1", "a", "run.finished", runId="one"))
+    driver.append(
+        fact("s2", "a", "run.started", runId="two"), fact("f1", "a", "run.finished", runId="one")
+    )
     driver.catch_up()
     assert leaf_of(driver, "a")[1].run_id == "two"
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 from ombus_schemas.codec import encode
-from ombus_schemas.entries import Entry
+from ombus_schemas.entries import Entry, Origin
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory import duties, tree
 from ombus_streams.memory.effects import Run
@@ -117,7 +117,7 @@ class SessionMachine(RuleBasedStateMachine):
         tokens=st.sampled_from([12, 25]),
     )
     def says(self, back: int, role: str, injected: bool, tokens: int) -> None:
-        origin = "injected" if injected and role == "user" and back == 0 else None
+        origin: Origin | None = "injected" if injected and role == "user" and back == 0 else None
         self.driver.append(
             chat(self.name(), self.anchor(back // 3), role=role, tokens=tokens, origin=origin)
         )

@@ -1,7 +1,5 @@
 """verify names every row that is not the log's: one byte flipped, a row gone, a row too many."""
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 from ombus_streams.memory import keys, tree
@@ -23,13 +21,15 @@ from tests.support.sessions import (
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """Return a folded session with at least one row of every family."""
     monkeypatch.setattr(tree, "PARKED_FOR", 20)
     driver = Driver()
     driver.append(fact("left-out", "nobody", "label.set"))
     parent = None
-    driver.append(settings("settings", None, observe=40, reflect=10, recent=1, pool=8, target=1_000))
+    driver.append(
+        settings("settings", None, observe=40, reflect=10, recent=1, pool=8, target=1_000)
+    )
     for n in range(12):
         driver.append(chat(f"m{n}", parent, tokens=20))
         parent = f"m{n}"
@@ -46,7 +46,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
         fact("flush", "m11", "flush.requested"),
         chat("fork", "m3", tokens=20),
     )
-    yield driver
+    return driver
 
 
 def families(driver: Driver) -> dict[str, bytes]:

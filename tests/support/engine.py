@@ -69,9 +69,7 @@ class MemoryLog:
         """Append anything at all, as a broker would take it."""
         offset = len(self.records)
         now = self.clock.at_ms if at_ms is None else at_ms
-        self.records.append(
-            LogRecord(partition=0, offset=offset, key=key, value=value, at_ms=now)
-        )
+        self.records.append(LogRecord(partition=0, offset=offset, key=key, value=value, at_ms=now))
         return Position(INCARNATION, 0, offset)
 
     def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
@@ -226,9 +224,7 @@ class Driver:
 
     def reopen(self) -> None:
         """Start again from what is stored, as a new process does."""
-        self.processor = Processor(
-            self.store, self.log, 0, max_sessions=self.max_sessions
-        )
+        self.processor = Processor(self.store, self.log, 0, max_sessions=self.max_sessions)
         self.scheduler = Scheduler(self.processor)
 
     def append(self, *entries: Entry) -> None:

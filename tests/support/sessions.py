@@ -157,7 +157,5 @@ def payload(
     }
 
 
-def compaction(
-    entry_id: str, parent: str | None, data: JsonObject, *, side: bool = True
-) -> Entry:
+def compaction(entry_id: str, parent: str | None, data: JsonObject, *, side: bool = True) -> Entry:
     return custom(entry_id, parent, data, side=side, kind="compaction", summary="# folded")

@@ -1,6 +1,7 @@
 """What the fold's rows say beside what the slow model says, leaf by leaf."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ombus_schemas.codec import decode_record
 from ombus_schemas.entries import Entry
@@ -10,7 +11,7 @@ from ombus_streams.memory import compactor, items, keys, reading
 from ombus_streams.memory.compaction import Strategy, compact
 from ombus_streams.memory.context import blocks
 from ombus_streams.memory.effects import RunCompactor
-from ombus_streams.memory.head import IdRow, LeafHead
+from ombus_streams.memory.head import IdRow, ItemState, LeafHead
 from ombus_streams.memory.leaf import scope_map_of
 from ombus_streams.memory.ledger import fold
 from ombus_streams.memory.session import Session, chain, view
@@ -20,10 +21,12 @@ from ombus_streams.memory.visible import visible
 from ombus_streams.runtime.ports import LogRecord
 
 from tests.memory.model.tree import Tree, build
-from tests.memory.model.view import View, walk
+from tests.memory.model.view import View, is_source, walk
 
 Fact = tuple[str, object, object]
 """What, as the fold has it, as the model has it."""
+_OBSERVATION_STATES: Final[tuple[ItemState, ...]] = ("visible", "trimmed", "dropped", "invalidated")
+_REFLECTION_STATES: Final[tuple[ItemState, ...]] = ("visible", "hidden", "invalidated")
 
 
 def entries_of(records: Iterable[LogRecord], key: bytes) -> list[Entry]:
@@ -84,7 +87,11 @@ def _session_facts(session: Session, tree: Tree) -> Iterator[Fact]:
     for name, node in tree.nodes.items():
         place = session.place_of(name)
         assert place is not None, name
-        yield f"place of {name}", _place(place), ("side" if node.entry.side else "chain", node.ordinal)
+        yield (
+            f"place of {name}",
+            _place(place),
+            ("side" if node.entry.side else "chain", node.ordinal),
+        )
     for _, entry in tree.parked:
         place = session.place_of(entry.id)
         yield f"place of {entry.id}", place and place.place, "parked"
@@ -165,13 +172,13 @@ def _leaf_facts(session: Session, leaf: LeafHead, model: View) -> Iterator[Fact]
 
 
 def _ledger_facts(session: Session, leaf: LeafHead, model: View) -> Iterator[Fact]:
-    for state in ("visible", "trimmed", "dropped", "invalidated"):
+    for state in _OBSERVATION_STATES:
         yield (
             f"{state} observations",
             [row.item for row in items.observations(session, leaf, state)],
             [item for item in model.observations.values() if model.state(item) == state],
         )
-    for state in ("visible", "hidden", "invalidated"):
+    for state in _REFLECTION_STATES:
         yield (
             f"{state} reflections",
             [row.item for row in items.reflections(session, leaf, state)],
@@ -211,9 +218,10 @@ def tiling_faults(model: View) -> list[str]:
 def reading_differences(session: Session, tree: Tree) -> list[str]:
     """Return where reads from rows and the pure functions over the flat view do not agree.
 
-    Left aside: a newest user message that is withdrawn, scopes (a record's own bind is not in the flat map), coverage that an import has
-    moved back (the pure function follows it, row 5), a payload of ours before an imported one, and
-    where a compaction cuts if there are entries past the coverage that are no sources.
+    Left aside: a newest user message that is withdrawn; scopes (a record's own bind is not in the
+    flat map); coverage that an import has moved back (the pure function follows it, row 5); a
+    payload of ours before an imported one; and where a compaction cuts if there are entries past
+    the coverage that are no sources.
     """
     found: list[Fact] = []
     leaves = {leaf.entry.id: leaf for leaf in tree.leaves()}
@@ -231,7 +239,7 @@ def reading_differences(session: Session, tree: Tree) -> list[str]:
         ledger = fold(entries)
         if ledger.observation_coverage_id != model.coverage_id:
             continue
-        said = [node.entry for node in model.sources() if node.entry.message.role == "user"]
+        said = [entry for entry in entries if is_source(entry) and _role(entry) == "user"]
         withdrawn = bool(said) and said[-1].id in invalid
         if not withdrawn and (model.payload is None or not model.payload.imported_since):
             found.append(
@@ -261,13 +269,17 @@ def reading_differences(session: Session, tree: Tree) -> list[str]:
     ]
 
 
+def _role(entry: Entry) -> str:
+    return "" if entry.message is None else entry.message.role
+
+
 def _memory(data: JsonObject) -> JsonObject:
     """Return the payload with its dropped ids sorted: no rule gives them an order."""
     memory = data.get("memory")
     assert isinstance(memory, dict)
     dropped = memory.get("droppedObservationIds")
     assert isinstance(dropped, list)
-    return {**memory, "droppedObservationIds": sorted(map(str, dropped))}
+    return {**memory, "droppedObservationIds": [*sorted(map(str, dropped))]}
 
 
 def _covers_to_the_window(model: View, compacted: Compacted) -> bool:

@@ -6,7 +6,6 @@ Everything is rebuilt from the list of entries in log order; nothing is shared w
 from dataclasses import dataclass, field, replace
 
 import msgspec
-from msgspec import UNSET
 from ombus_schemas.entries import Entry
 
 ROOT = -1
@@ -110,9 +109,9 @@ def _attach_what_can(tree: Tree, *, orphan: bool) -> None:
 
 
 def _parent(tree: Tree, entry: Entry) -> int | None:
-    if not entry.parent_id or entry.parent_id is UNSET:
+    if entry.parent is None:
         return ROOT
-    node = tree.nodes.get(entry.parent_id)
+    node = tree.nodes.get(entry.parent)
     return None if node is None else node.anchor
 
 

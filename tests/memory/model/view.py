@@ -136,7 +136,9 @@ class View:
 
     def active(self) -> list[Observation]:
         return [
-            item for item in self.observations.values() if self.state(item) in ("visible", "trimmed")
+            item
+            for item in self.observations.values()
+            if self.state(item) in ("visible", "trimmed")
         ]
 
     def uncovered(self) -> list[Observation]:
@@ -295,14 +297,14 @@ class _Walker:
         if record.base is not UNSET:
             if record.base != view.compaction_id:
                 return self._reject(node, "stale_base")
-            folded = record.folded_through
+            through = record.folded_through
             named = (
                 {}
-                if folded is None
+                if through is None
                 else {
-                    "observations": folded.observations,
-                    "reflections": folded.reflections,
-                    "drops": folded.drops,
+                    "observations": through.observations,
+                    "reflections": through.reflections,
+                    "drops": through.drops,
                 }
             )
             for kind, last in named.items():
@@ -329,7 +331,8 @@ class _Walker:
             if record.base is UNSET:
                 self._import(record.memory)
             else:
-                last = record.folded_through and record.folded_through.observations
+                folded = record.folded_through
+                last = None if folded is None else folded.observations
                 known = view.accepted_ids.get("observations", [])
                 n_folded = known.index(last) + 1 if last in known else 0
                 ids = {item.id for item in record.memory.observations}
@@ -372,9 +375,7 @@ class _Walker:
             case "om.compact.requested":
                 view.requests.append(entry.id)
             case "om.compact.completed" | "om.compact.failed":
-                view.requests = [
-                    cause for cause in view.requests if cause != data.get("requestId")
-                ]
+                view.requests = [cause for cause in view.requests if cause != data.get("requestId")]
             case "om.run.started":
                 run = data.get("runId")
                 view.run_id = run if isinstance(run, str) else entry.run_id or entry.id
@@ -413,7 +414,7 @@ class _Walker:
             view.reflect_to = view.n_records
 
     def _place(self, entry_id: str | None) -> int | None:
-        """Return where a chain entry of the view stands so far; a side record stands for its own."""
+        """Return where a chain entry of the view stands; a side record stands for its anchor."""
         node = None if entry_id is None else self.view.tree.nodes.get(entry_id)
         if node is None:
             return None
