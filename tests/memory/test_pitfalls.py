@@ -678,6 +678,20 @@ def test_a_compaction_keeps_few_ids_however_long_the_backlog_is() -> None:
     assert body(record)["keepEntryIds"] == []
 
 
+def test_a_ledger_of_nothing_but_hidden_reflections_is_no_reason_to_compact() -> None:
+    driver = driver_with(*said("abcd", tokens=30), recent=1)
+    item = observed("fact", "a")
+    gist = reflections(reflected("gist", str(item["id"])))
+    driver.append(custom("o", "b", observations(item, covers="b")), custom("r", "b", gist))
+    driver.append(fact("revoke", "d", "sources.invalidated", ids=["a"]))
+
+    driver.tell(fact("compact", "d", "compact.requested"))
+
+    (refusal,) = effects(driver, RefuseCompaction)
+    assert isinstance(refusal, RefuseCompaction)
+    assert refusal.reason == "nothing_folded"
+
+
 def test_a_compaction_lists_only_the_dropped_ids_its_own_reflections_name() -> None:
     driver = driver_with(*said("abcd", tokens=30), observe=30, reflect=6, target=1, recent=1)
     driver.settle()
@@ -760,6 +774,21 @@ def test_each_stage_of_a_flush_waits_for_the_one_before() -> None:
         driver.catch_up()
 
     assert order == ["RunObserver", "RunReflector", "EndFlush"]
+
+
+def test_a_flush_of_a_shared_prefix_ends_when_every_branch_has_covered_it() -> None:
+    driver = driver_with(*said("abcd"))
+    driver.append(custom("over", "d", observations(observed("of all", "a"), covers="d", base=None)))
+    driver.append(chat("x", "c", tokens=10))
+    driver.append(fact("flush", "c", "flush.requested"))
+
+    driver.settle()
+
+    for tip in "dx":
+        _, leaf = leaf_of(driver, tip)
+        assert not leaf.flushes
+        assert leaf.coverage_ordinal >= 4, tip
+    assert contents(driver, "x") == [f"mark-{name}. said" for name in "abc"]
 
 
 def test_a_flush_of_a_leaf_whose_observer_is_parked_ends_as_failed() -> None:

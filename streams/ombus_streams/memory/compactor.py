@@ -61,7 +61,7 @@ def decide(session: Session, leaf: LeafHead) -> RunCompactor | RefuseCompaction 
     if request is not None and request.keep_recent is not None:
         keep = request.keep_recent
     through = _through(session, leaf, keep)
-    if not leaf.n_active and not leaf.n_reflections:
+    if not leaf.n_active and next(reflections(session, leaf, "visible"), None) is None:
         reason = "nothing_folded"
     elif through is None:
         reason = "no_progress"

@@ -64,9 +64,25 @@ def _drop(session: Session, leaf: LeafHead) -> RunDropper | None:
 
 def _end(session: Session, leaf: LeafHead) -> EndFlush | None:
     for flush in leaf.flushes:
-        if flush.ordinal <= leaf.coverage_ordinal and is_reflected(session, leaf, flush):
+        if _is_over(session, leaf, flush) and not _elsewhere(session, leaf, flush):
             return _ended(session, leaf, flush, None)
     return None
+
+
+def _is_over(session: Session, leaf: LeafHead, flush: Flush) -> bool:
+    return flush.ordinal <= leaf.coverage_ordinal and is_reflected(session, leaf, flush)
+
+
+def _elsewhere(session: Session, leaf: LeafHead, flush: Flush) -> bool:
+    """Say whether another branch still works on the flush: it hangs on what they share."""
+    others = (session.leaf(segment) for segment in session.segments())
+    return any(
+        not _is_over(session, other, its)
+        for other in others
+        if other.segment != leaf.segment and not other.conflict
+        for its in other.flushes
+        if its.cause == flush.cause
+    )
 
 
 def _ended(session: Session, leaf: LeafHead, flush: Flush, failure: str | None) -> EndFlush:
