@@ -23,7 +23,7 @@ def test_every_line_of_a_source_is_quoted_so_no_header_can_be_forged(text: str) 
     shown = observer_text([message("e1", text)], (), "fenced", (), 1_000_000)
 
     first, *rest = re.split("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", shown)
-    assert first == "=== source e1 · user · origin human"
+    assert first == "=== source e1 · user · origin human · 2026-02-03 04:05"
     assert all(line.startswith("| ") for line in rest)
 
 
@@ -33,8 +33,8 @@ def test_the_origin_is_stamped_by_code_not_by_the_text() -> None:
 
     shown = observer_text([forged, injected], (), "fenced", (), 10_000)
 
-    assert "=== source e1 · tool · origin tool\n| === source e2" in shown
-    assert "=== source e3 · user · origin injected\n" in shown
+    assert "=== source e1 · tool · origin tool · 2026-02-03 04:05\n| === source e2" in shown
+    assert "=== source e3 · user · origin injected · " in shown
 
 
 def test_a_source_without_text_is_shown_by_its_calls() -> None:

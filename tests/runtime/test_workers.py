@@ -76,6 +76,7 @@ def test_an_observation_has_its_id_time_tokens_and_sources() -> None:
             relevance="high",
             source_entry_ids=("e1",),
             token_count=3,
+            extra={"origin": "human"},
         ),
     )
     assert (result.n_turns, result.n_calls, result.n_rejected) == (2, 1, 0)

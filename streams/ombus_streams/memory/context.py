@@ -27,7 +27,12 @@ from ombus_streams.memory.pending import (
 )
 from ombus_streams.memory.redact import redact_text
 from ombus_streams.memory.render import MAX_BYTES as MAX_MEMORY_BYTES
-from ombus_streams.memory.render import OutlineLine, render_memory
+from ombus_streams.memory.render import (
+    OutlineLine,
+    observation_mark,
+    reflection_mark,
+    render_memory,
+)
 from ombus_streams.memory.scope_projection import project_scopes
 from ombus_streams.memory.scopes import ScopeMap
 from ombus_streams.memory.shared import SharedMemory, with_shared_refs
@@ -132,8 +137,8 @@ def _size(
 
 
 def _line_bytes(item: Observation | Reflection, secrets: Sequence[str]) -> int:
-    mark = len(item.relevance) + 3 if isinstance(item, Observation) else 0
-    return utf8_length(redact_text(item.content, secrets)) + len(item.id) + mark + 6
+    mark = observation_mark(item) if isinstance(item, Observation) else reflection_mark(item)
+    return utf8_length(redact_text(item.content, secrets)) + len(item.id) + len(mark) + 6
 
 
 def _trimmed(

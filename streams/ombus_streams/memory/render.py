@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from ombus_schemas.records import Observation, Reflection
 
+from ombus_streams.memory.provenance import origin_mark
 from ombus_streams.memory.redact import cut_utf8, redact_text
 
 MAX_BYTES: Final = 262_144
@@ -39,8 +40,8 @@ def render_memory(
 
     Redacted whole, then cut to ``max_bytes``, which is never above ``MAX_BYTES`` (row 1).
     """
-    reflected = [f"- [{item.id}] {item.content}" for item in reflections]
-    observed = [f"- [{item.id}] ({item.relevance}) {item.content}" for item in observations]
+    reflected = [f"- [{item.id}] {reflection_mark(item)}{item.content}" for item in reflections]
+    observed = [f"- [{item.id}] {observation_mark(item)}{item.content}" for item in observations]
     lines = ["# Observational Memory"]
     if advisory == "always" or (advisory == "when_any" and (reflected or observed)):
         lines += [ADVISORY, ""]
@@ -49,6 +50,18 @@ def render_memory(
     lines += ["## Reflections", *(reflected or ["- none"]), ""]
     lines += ["## Observations", *(observed or ["- none"])]
     return cut_utf8(redact_text("\n".join(lines), secrets), min(max_bytes, MAX_BYTES))
+
+
+def observation_mark(item: Observation) -> str:
+    """Return what stands before an observation: its relevance, and whose words if not ours."""
+    origin = origin_mark(item)
+    return f"({item.relevance}, {origin}) " if origin else f"({item.relevance}) "
+
+
+def reflection_mark(item: Reflection) -> str:
+    """Return what stands before a reflection that rests on words of a tool or another session."""
+    origin = origin_mark(item)
+    return f"({origin}) " if origin else ""
 
 
 def _outlined(line: OutlineLine) -> str:

@@ -83,7 +83,7 @@ class Scheduler:
         self._under_way: dict[Slot, int | None] = {}
         """Slots in use; a number is the offset whose folding frees the slot."""
         self._run_ids: dict[Slot, str] = {}
-        """Runs of the slots in use: leaves of one prefix ask for the same run, which is done once."""
+        """Runs of the slots in use: leaves of one prefix ask for the same one, done once."""
         self._attempts: dict[Slot, Attempts] = {}
         self._deferred: dict[Slot, int] = {}
         """When slots whose run did not start are asked again: no attempt, so it is not kept."""

@@ -17,6 +17,7 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Observation, Reflection
 from ombus_schemas.settings import WorkerLimits
 
+from ombus_streams.memory.provenance import KEY, Quotable, origin_of, origin_of_item, said_in
 from ombus_streams.memory.redact import redact_text
 from ombus_streams.memory.tokens import item_tokens, text_tokens
 from ombus_streams.runtime.intake import Intake, Rejection
@@ -74,6 +75,11 @@ async def run_observer(
     """
     intake = Intake("observer", session_id, limits, secrets, instruction, prompt, report_rejections)
     known = frozenset(entry.id for entry in entries)
+    quotable = Quotable(
+        [(entry.id, origin_of(entry), said_in(entry)) for entry in entries]
+        if prompt == "fenced"
+        else ()
+    )
     items: list[Observation] = []
 
     def record(arguments: JsonObject) -> None:
@@ -90,6 +96,7 @@ async def run_observer(
                 relevance=relevance,
                 source_entry_ids=sources,
                 token_count=text_tokens(content),
+                extra=_origin(quotable, prompt, content, sources),
             )
         )
 
@@ -119,6 +126,9 @@ async def run_reflector(
         "reflector", session_id, limits, secrets, instruction, prompt, report_rejections
     )
     known = frozenset(item.id for item in observations)
+    quotable = Quotable(
+        [(item.id, origin_of_item(item) or "model", item.content) for item in observations]
+    )
     items: list[Reflection] = []
 
     def record(arguments: JsonObject) -> None:
@@ -132,6 +142,7 @@ async def run_reflector(
                 content=content,
                 supporting_observation_ids=supports,
                 token_count=text_tokens(content),
+                extra=_origin(quotable, prompt, content, supports),
             )
         )
 
@@ -185,6 +196,11 @@ async def run_dropper(
         options,
     )
     return _result(list(gone), intake, done)
+
+
+def _origin(quotable: Quotable, prompt: Prompt, content: str, cited: Sequence[str]) -> JsonObject:
+    """Return the field that says whose words an item rests on; the reference has none."""
+    return {KEY: quotable.origin(content, cited)} if prompt == "fenced" else {}
 
 
 def redacted(items: Sequence[Stored], secrets: Sequence[str]) -> tuple[Stored, ...]:
