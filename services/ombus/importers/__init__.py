@@ -36,6 +36,7 @@ __all__ = [
     "Report",
     "Skipped",
     "Transcript",
+    "format_named",
     "open_transcript",
     "open_transcripts",
 ]
@@ -109,12 +110,12 @@ def _sources(
 ) -> Iterator[tuple[Format, Iterator[Row] | list[Row], bytes | None]]:
     """Yield each document's format, rows, and the bytes that name it if it names itself not."""
     if found.layout == "lines":
-        yield _format(found.name, {}), rows_of(file), None
+        yield format_named(found.name, {}), rows_of(file), None
         return
     if found.layout == "one_document":
         end = file.seek(0, 2)
         document = read_document(file, 0, end)
-        yield _format(found.name, document.facts), _rows(found, document, Row(1, 0, end)), None
+        yield format_named(found.name, document.facts), _rows(found, document, Row(1, 0, end)), None
         return
     holders: Iterator[Row] | list[Row] = rows_of(file)
     if found.layout == "document_an_element":
@@ -124,7 +125,7 @@ def _sources(
         document = read_document(file, holder.offset, holder.offset + size)
         file.seek(holder.offset)
         identity = file.read(min(size, 1024 * 1024))
-        yield _format(found.name, document.facts), _rows(found, document, holder), identity
+        yield format_named(found.name, document.facts), _rows(found, document, holder), identity
 
 
 def _rows(found: Detected, document: Document, holder: Row) -> list[Row]:
@@ -134,7 +135,8 @@ def _rows(found: Detected, document: Document, holder: Row) -> list[Row]:
     return [holder]
 
 
-def _format(name: FormatName, facts: JsonObject) -> Format:
+def format_named(name: FormatName, facts: JsonObject) -> Format:
+    """Return a reader for one file of the format; ``facts`` are those of its document."""
     match name:
         case "pi":
             return Pi()

@@ -39,6 +39,8 @@ class Row(msgspec.Struct, frozen=True):
     size: int
     terminated: bool = True
     """False for a last line without its newline, which may be cut."""
+    end: int = -1
+    """Where the next line begins; -1 of an element of a document."""
 
 
 class BadRow(ValueError):
@@ -80,13 +82,15 @@ def rows_of(
         while (found := chunk.find(b"\n", searched)) >= 0:
             last = chunk[found - 1 : found] if found else before
             size = at + found - start - (last == b"\r" and at + found > start)
-            yield Row(number, start, size if size <= max_row_bytes else -1)
+            kept = size if size <= max_row_bytes else -1
+            yield Row(number, start, kept, end=at + found + 1)
             number, start, searched = number + 1, at + found + 1, found + 1
         at += len(chunk)
         before = chunk[-1:]
     if at > start:
         size = at - start - (before == b"\r")
-        yield Row(number, start, size if size <= max_row_bytes else -1, terminated=False)
+        kept = size if size <= max_row_bytes else -1
+        yield Row(number, start, kept, terminated=False, end=at)
 
 
 def read_row(file: IO[bytes], row: Row) -> JsonValue:
@@ -171,6 +175,12 @@ def _depth(value: JsonValue) -> int:
         elif isinstance(item, dict):
             waiting.extend((child, depth + 1) for child in item.values())
     return deepest
+
+
+def is_utf8(file: IO[bytes]) -> bool:
+    """Say whether nothing in the first bytes tells of another encoding than UTF-8."""
+    file.seek(0)
+    return _encoding(file.read(4)) is None
 
 
 def _encoding(head: bytes) -> str | None:
