@@ -32,10 +32,10 @@ TALK: Final[Mapping[str, Plan]] = {
         UNCHANGED, over=1.5
     ),
     "no reflections while the pool fits": msgspec.structs.replace(
-        UNCHANGED, over=1.3, reflects=True, drop_to=0.35
+        UNCHANGED, over=1.6, reflects=True, drop_to=0.45
     ),
     "the same, dropping by lowest relevance": msgspec.structs.replace(
-        UNCHANGED, over=1.3, reflects=True, drop_to=0.35, policy="lowest-relevance"
+        UNCHANGED, over=1.6, reflects=True, drop_to=0.45, policy="lowest-relevance"
     ),
 }
 WORK: Final[Mapping[str, Plan]] = {
@@ -43,6 +43,7 @@ WORK: Final[Mapping[str, Plan]] = {
     "an index of names": _without(names_most=0.0, names_least=0.0),
     "room kept for the index": _without(names_least=0.0),
     "the user's words and last states first": _without(relevance_first=False),
+    "corrections replace what they correct": _without(corrected=2.0),
     "near-duplicates are left out": _without(alike=2.0),
 }
 

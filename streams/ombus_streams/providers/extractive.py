@@ -4,7 +4,8 @@ Deterministic, offline, milliseconds per hundred entries. It reads the request's
 its prompt, and answers the same bounded loop a model does; so everything behind the loop is
 exercised by it, and the default needs neither key nor network.
 
-What it observes: the user's words first (rules, corrections, decisions, requests), then outcomes
+A conversation of two people is kept in spans of what was said (``dialogue``). What it observes of
+an agent's work: the user's words first (rules, corrections, decisions, requests), then outcomes
 of tools in their final state, then conclusions of the assistant; each a published template
 (``lines.TEMPLATES``) with its exact sources. Harness text and a tool's prose are never speech.
 """
@@ -28,6 +29,7 @@ from ombus_streams.providers.lines import (
     Kind,
     Line,
     Seen,
+    body_of,
     words,
     write,
 )
@@ -49,6 +51,8 @@ SHARE: Final = 0.2
 """What all observations of a run may weigh, as a part of their sources."""
 MIN_BUDGET_TOKENS: Final = 48
 """A few lines are always affordable: a short session has its rule too."""
+REPLACEABLE: Final[frozenset[Kind]] = frozenset({"request", "decision", "statement", "rule"})
+"""What the user may take back in other words."""
 MAX_USER_PASSAGES: Final = 6
 """Of one message: the first, and the weightiest of the rest."""
 MAX_LAST_PASSAGES: Final = 4
@@ -61,7 +65,7 @@ class Extractive:
     """The model-free provider; one object serves any number of runs."""
 
     name: Final = "extractive"
-    model: Final = "extractive/1"
+    model: Final = "extractive/2"
 
     def __init__(
         self, share: float = SHARE, reflect_over_tokens: int = 0, tuning: Tuning = DEFAULT
@@ -124,6 +128,7 @@ def observe(
     seen = Seen((item.content for item in material.observations), tuning.alike)
     chosen: list[Line] = []
     offered = sorted(candidates(sources), key=lambda line: line.place)
+    offered = list(_standing(offered, tuning.corrected))
     order = _weight if tuning.relevance_first else _tells
     for line in sorted(offered, key=order, reverse=True):
         cost = text_tokens(line.content)
@@ -175,6 +180,19 @@ def candidates(sources: Sequence[Entry]) -> list[Line]:
             elif speaker == "elsewhere":
                 lines += _copied(entry.id, place, text, rarity)
     return lines + outcomes.lines()
+
+
+def _standing(lines: Sequence[Line], least: float) -> Iterator[Line]:
+    """Yield the lines but for those wishes of the user that a later correction replaces."""
+    corrections = [line for line in lines if line.kind == "correction"]
+    for line in lines:
+        said = frozenset(words(body_of(line.content))) if line.kind in REPLACEABLE else frozenset()
+        if not said or not any(
+            later.place > line.place
+            and len(said & frozenset(words(body_of(later.content)))) >= least * len(said)
+            for later in corrections
+        ):
+            yield line
 
 
 class _Rarity:

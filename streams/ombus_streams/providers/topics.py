@@ -68,7 +68,7 @@ def reflections(observations: Sequence[Observation], max_lines: int) -> list[The
                 themes += _written(title, group)
                 taken.update(item.id for item in group)
         left = [item for item in left if item.id not in taken]
-    themes += _by_word(left)
+    themes += _by_word([item for item in left if kind_of(item.content) != "names"])
     return themes[:max_lines]
 
 
@@ -116,6 +116,8 @@ def _rule_title(item: Observation) -> str:
 
 
 def _file_title(item: Observation) -> str:
+    if kind_of(item.content) == "names":
+        return ""  # an index names many files and says nothing about any
     for found in IDENTIFIER.findall(item.content):
         name = found.rsplit("/", 1)[-1]
         if (

@@ -15,15 +15,15 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
     rarity: float = 1.0
     """Exponent of a word's rarity among the turns so far."""
-    question: float = 0.4
+    question: float = 0.5
     """Of the words of a question: it asks for a fact, it seldom is one."""
     about_the_other: float = 0.5
     """Of a sentence about the listener: praise and sympathy."""
     impersonal: float = 0.9
     """Of a sentence about neither."""
-    small_talk: float = 0.06
+    small_talk: float = 0.15
     """Of words that everybody says about everything."""
-    everyday: float = 0.5
+    everyday: float = 0.6
     """Of words that are said every day."""
     number: float = 1.4
     name: float = 1.2
@@ -41,6 +41,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """Neighbouring turns on one line."""
     alike: float = ALIKE
     """Shared words over all words, from which two lines say the same."""
+    corrected: float = 0.5
+    """Part of an earlier wish's words in a correction, from which it replaces the wish."""
     names_least: float = 0.25
     """Of a budget, kept free for the index of names by everything but rules."""
     names_most: float = 0.5
