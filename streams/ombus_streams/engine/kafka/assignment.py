@@ -20,6 +20,7 @@ from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
+from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.errors import Closed, RetryableError, StalePosition
 from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
@@ -40,6 +41,8 @@ class FoldOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_batch: int = MAX_BATCH
     max_sessions: int = MAX_CACHED_SESSIONS
     """Sessions kept decoded, a partition."""
+    ahead: AheadPolicy | None = None
+    """Whether observer runs are prepared before they are owed."""
 
 
 class Reader(Protocol):
@@ -200,7 +203,8 @@ class Assignment:
             emits=self._role.emits,
             secrets=self._secrets,
         )
-        return Partition(processor, self._role, self._entries.end(number))
+        end = self._entries.end(number)
+        return Partition(processor, self._role, end, self._options.ahead)
 
     def _take_over(self, partition: Partition) -> None:
         self.partitions[partition.number] = partition

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from ombus_streams.engine.kafka.roles import Role
+from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import Closed, RetryableError
 from ombus_streams.runtime.ports import Draft, LogRecord, Position
@@ -33,7 +34,9 @@ class Append(Protocol):
 class Partition:
     """A processor at work. ``end`` is where the log ended when the partition was opened."""
 
-    def __init__(self, processor: Processor, role: Role, end: int) -> None:
+    def __init__(
+        self, processor: Processor, role: Role, end: int, ahead: AheadPolicy | None = None
+    ) -> None:
         self.processor, self.end = processor, end
         self.number = processor.partition
         self.scheduler: Scheduler | None = None
@@ -42,7 +45,7 @@ class Partition:
         """The consumer stands at its position: before that, asking where it stands would wait."""
         self.n_sent = 0
         """Dead letters that were acknowledged."""
-        self._role = role
+        self._role, self._ahead = role, ahead
         self._effects: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
         self._unsent = asyncio.Event()
@@ -84,7 +87,7 @@ class Partition:
         """Say whether the partition has become ready now: the log was read up to ``offset``."""
         if self.is_ready or self._closed or offset < self.end:
             return False
-        self.scheduler = Scheduler(self.processor, self._role.workers)
+        self.scheduler = Scheduler(self.processor, self._role.workers, self._ahead)
         return True
 
     def start(self, effect: Coroutine[Any, Any, None]) -> None:

@@ -21,7 +21,14 @@ from ombus_streams.engine.kafka.admission import Admission, RunLimits
 from ombus_streams.engine.kafka.partition import Partition
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.threads import Threads
-from ombus_streams.runtime.errors import Closed, Refused, RetryableError, TerminalError
+from ombus_streams.memory.errors import MemoryFault
+from ombus_streams.runtime.errors import (
+    Closed,
+    Deferred,
+    ResultHeld,
+    RetryableError,
+    RuntimeFault,
+)
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, EntryLog, Position
 from ombus_streams.runtime.scheduler import Task
@@ -115,8 +122,8 @@ class Performer:
         except asyncio.CancelledError:
             log.info("run.given_up")
             raise
-        except (Refused, RetryableError, TerminalError) as error:
-            self._counts.n_runs_failed += 1
+        except (RuntimeFault, MemoryFault) as error:
+            self._counts.n_runs_failed += not isinstance(error, Deferred | ResultHeld)
             with suppress(Closed):
                 scheduler.failed(task.slot, task.effect, error, self._now_ms())
         except Exception as error:
