@@ -20,12 +20,13 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory import duties, tree
 from ombus_streams.memory.effects import Run
 from ombus_streams.memory.session import Session
+from ombus_streams.runtime.provider import ModelRequest, TurnFailed
 from ombus_streams.runtime.scheduler import Task
 
 from tests.memory.model.compare import differences, entries_of, reading_differences, tiling_faults
 from tests.memory.model.tree import build
 from tests.memory.model.view import walk
-from tests.support.engine import KEY, Driver, digest, refolded
+from tests.support.engine import KEY, Driver, digest, diligent, refolded, worker
 from tests.support.sessions import (
     chat,
     compaction,
@@ -52,12 +53,23 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(tree, "PARKED_FOR", PARKED_FOR)
-        self.driver = Driver()
+        self.mood = "works"
+        self.driver = Driver(worker(self.answer))
         self.n_entries = 0
         self.missing: list[str] = []
         self.in_flight: list[tuple[Task, Entry]] = []
         self.delivered: list[Entry] = []
         self.runs: dict[str, object] = {}
+
+    def answer(self, request: ModelRequest) -> list[object]:
+        """Work, fail for now, or refuse whatever holds a certain source."""
+        if self.mood == "fails":
+            return [TurnFailed(message="overloaded", code=503)]
+        if self.mood == "refuses" and any(
+            int(each.id[-1], 36) % 3 == 0 for each in request.material.sources
+        ):
+            return [TurnFailed(message="content policy", is_refusal=True)]
+        return diligent(request)
 
     # What there is on the log, folded or not.
 
@@ -278,11 +290,17 @@ class SessionMachine(RuleBasedStateMachine):
     def workers_run(self, limit: int) -> None:
         for task in self.driver.due(limit):
             result = self.driver.result_of(task)
-            assert result is not None
+            if result is None:
+                continue
             self.in_flight.append((task, result))
             if isinstance(task.effect, Run):
                 known = self.runs.setdefault(task.effect.run_id, task.effect)
                 assert same_run(known, task.effect), "two runs have one id"
+
+    @rule(mood=st.sampled_from(["works", "works", "fails", "refuses"]), minutes=st.integers(0, 11))
+    def models_have_their_moods(self, mood: str, minutes: int) -> None:
+        self.mood = mood
+        self.driver.clock.at_ms += minutes * 60_000
 
     @precondition(lambda self: self.in_flight)
     @rule(n=st.integers(0, 30), twice=st.booleans())
@@ -383,8 +401,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     def settles_and_refolds(self) -> None:
         driver = self.driver
-        driver.reopen()
-        driver.settle()
+        self.mood = "works"
+        for _ in range(2):
+            driver.reopen()
+            driver.settle()
+            driver.clock.at_ms += 11 * 60_000  # whatever is parked is tried again
         whole = digest(refolded(driver.log))
         assert driver.digest() == whole, "the live rows are not those of one batch"
         assert digest(refolded(driver.log, 3, max_sessions=1)) == whole
@@ -417,5 +438,4 @@ TestSession.settings = hypothesis_settings(
     max_examples=400 if THOROUGH else 40,
     stateful_step_count=60 if THOROUGH else 40,
     report_multiple_bugs=False,
-    derandomize="CI" in os.environ,
 )
