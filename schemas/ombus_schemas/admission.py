@@ -28,7 +28,13 @@ from ombus_schemas.ids import (
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.limits import MAX_ENTRY_BYTES, MAX_INLINE_MEDIA_BYTES, MAX_OFFERED_BYTES
 from ombus_schemas.media import with_references
-from ombus_schemas.permissions import ISSUED_NAMES, RESERVED_PREFIX, Role, check_body
+from ombus_schemas.permissions import (
+    ISSUED_NAMES,
+    RESERVED_PREFIX,
+    Role,
+    check_body,
+    may_have_worker_id,
+)
 from ombus_schemas.redaction import redact, redact_text
 
 KINDS: Final = (
@@ -265,7 +271,7 @@ def _check_envelope(entry: Entry, role: Role) -> None:
         raise Rejected("tenant", entry.id, "tenantId", f"{SYSTEM_TENANT} is reserved")
     if not is_key_part(entry.session_id):
         raise Rejected("session", entry.id, "sessionId", "is no session id")
-    if entry.id.startswith(WORKER_ID_PREFIX) and role != "worker":
+    if entry.id.startswith(WORKER_ID_PREFIX) and not may_have_worker_id(entry, role):
         fact = f"begins with {WORKER_ID_PREFIX}, which is for workers"
         raise Rejected("reserved_id", entry.id, "id", fact)
     if isinstance(entry.parent_id, str) and not is_entry_id(entry.parent_id):

@@ -22,6 +22,7 @@ ROOT_SCOPE: Final = "session"
 """The implicit scope: always open, parent of every scope that names none (S18)."""
 
 _KEY_PART: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_RESULT_ID: Final = re.compile(r"om:[a-z]{1,32}:[0-9a-f]{24}")
 _SCOPE_ID: Final = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 _BIND_REF: Final = re.compile(r"(?:om|reflection):[a-f0-9]{12}")
 _CHILD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -93,6 +94,11 @@ def run_id(
 def result_entry_id(worker: str, run: str) -> str:
     """Return the id of the entry that carries the result of a run."""
     return f"{WORKER_ID_PREFIX}{worker}:{run}"
+
+
+def is_result_entry_id(text: str) -> bool:
+    """Say whether ``text`` is the id of an entry that carries the result of a run."""
+    return _RESULT_ID.fullmatch(text) is not None
 
 
 def delegation_id(tenant: str, session: str, request_entry_id: str) -> str:

@@ -14,6 +14,7 @@ from ombus_schemas.control import SessionOwner, SettingsChanged, SourcesInvalida
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
 from ombus_schemas.facts import FACT_TYPE_BY_NAME, fact_of
+from ombus_schemas.ids import is_result_entry_id
 from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.records import (
     FOLDED,
@@ -26,7 +27,16 @@ from ombus_schemas.records import (
     folded_of,
     record_of,
 )
-from ombus_schemas.requests import CompactRequested, FlushRequested, RunFinished, RunStarted
+from ombus_schemas.requests import (
+    CompactCompleted,
+    CompactFailed,
+    CompactRequested,
+    FlushCompleted,
+    FlushFailed,
+    FlushRequested,
+    RunFinished,
+    RunStarted,
+)
 from ombus_schemas.scopes import (
     ScopeAccess,
     ScopeBound,
@@ -68,6 +78,9 @@ _OWNER_TYPES: Final = (
     ScopeGranted,
     ScopeRevoked,
 )
+_ANSWER_NAMES: Final = frozenset(
+    tag_of(body) for body in (FlushCompleted, FlushFailed, CompactCompleted, CompactFailed)
+)
 _OWNER_NAMES: Final = frozenset(tag_of(body) for body in _OWNER_TYPES)
 _ALL_NAMES: Final = frozenset(FACT_TYPE_BY_NAME) | _RECORD_NAMES
 _NAMES_BY_ROLE: Final[Mapping[Role, frozenset[str]]] = {
@@ -94,8 +107,23 @@ def check_body(entry: Entry, role: Role) -> None:
         raise _forbidden(entry, "data.memory", FOLDED, role)
     if entry.kind == "compaction":
         _check_compaction(entry, role)
-    if entry.side and not (name in _ALL_NAMES or entry.kind in ("label", "compaction")):
+    is_ours = name in _ALL_NAMES or (role == "importer" and name.startswith(RESERVED_PREFIX))
+    if entry.side and not (is_ours or entry.kind in ("label", "compaction")):
         raise Rejected("side", entry.id, "side", "is for records of workers and control entries")
+
+
+def may_have_worker_id(entry: Entry, role: Role) -> bool:
+    """Say whether ``role`` may append this entry under an id that begins with ``om:``.
+
+    Workers may. An importer may bring back what a worker wrote, and nothing else: a side record of
+    memory or the answer to a request, under the id of a run. So an export comes home under its own
+    ids, and no transcript can take the id of a run for a message.
+    """
+    if role != "importer":
+        return role == "worker"
+    name = entry.data_type
+    is_written = name in _RECORD_NAMES | _ANSWER_NAMES or entry.kind == "compaction"
+    return entry.side and is_written and is_result_entry_id(entry.id)
 
 
 def _check_named(entry: Entry, name: str, role: Role) -> None:

@@ -324,3 +324,43 @@ def test_anything_is_admitted_for_good_or_rejected(offered: JsonObject, role: Ro
         return
     assert decode(encode(entry)) == entry
     assert admit(entry, Policy(role=role)) == entry
+
+
+RUN_ID = "om:observer:0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("members", "is_taken"),
+    [
+        ({"data": RECORDED}, True),
+        (
+            {
+                "data": {"type": "om.flush.completed", "flushId": "f"}
+                | dict.fromkeys(("observations", "reflections", "dropped"), 0)
+            },
+            True,
+        ),
+        ({"kind": "compaction", "summary": "so far", "data": {"keepEntryIds": []}}, True),
+        ({"data": RECORDED, "side": False}, False),
+        ({"data": {"type": "om.flush.requested"}}, False),
+        ({"kind": "label", "label": "x"}, False),
+        ({"data": RECORDED, "id": "om:observer:short"}, False),
+        ({"data": RECORDED, "id": "om:L5"}, False),
+    ],
+)
+def test_an_importer_brings_back_what_a_worker_wrote_and_nothing_else_under_its_id(
+    members: JsonObject, is_taken: bool
+) -> None:
+    entry = {**offer(parentId="e1", side=True), "id": RUN_ID, **members}
+
+    assert code_of(entry, "importer") == (None if is_taken else "reserved_id")
+    assert code_of(entry, "owner") is not None
+    assert code_of(entry, "publisher") is not None
+
+
+def test_an_importer_keeps_side_records_of_a_later_release() -> None:
+    later = offer(parentId="e1", side=True, data={"type": "om.future.v9"})
+
+    assert code_of(later, "importer") is None
+    assert code_of(later, "owner") == "forbidden"
+    assert code_of(offer(side=True, data={"type": "acme.note"}), "importer") == "side"

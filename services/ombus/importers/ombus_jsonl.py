@@ -1,6 +1,6 @@
 """Our own export: one encoded entry a line. Entries stay what they are, so that nothing is new.
 
-Only session and tenant are the importer's; a parent changes only if it is in no line at all.
+Only session and tenant are the importer's.
 """
 
 from typing import ClassVar, Literal

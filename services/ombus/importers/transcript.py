@@ -186,7 +186,7 @@ class Transcript:
         self, draft: Draft, entry_id: str, parent_id: str | None, at: int, notes: JsonObject
     ) -> Entry:
         if draft.verbatim is not None:
-            return self._own(draft.verbatim, parent_id, notes)
+            return self._own(draft.verbatim, parent_id)
         timestamp, quality = instant(draft.timestamp)
         native: JsonObject = {
             "format": self.format,
@@ -226,15 +226,14 @@ class Transcript:
             origin=draft.origin,
         )
 
-    def _own(self, entry: Entry, parent_id: str | None, notes: JsonObject) -> Entry:
-        """Return an entry of ours for this session; only a parent that is lost is replaced."""
-        entry = msgspec.structs.replace(entry, session_id=self.session_id, tenant_id=self.tenant_id)
-        if entry.side or ("missingParent" not in notes and entry.parent_id is not UNSET):
-            return entry
-        metadata = entry.metadata
-        if "missingParent" in notes:
-            metadata = {**(metadata or {}), "missingParent": notes["missingParent"]}
-        return msgspec.structs.replace(entry, parent_id=parent_id, metadata=metadata)
+    def _own(self, entry: Entry, parent_id: str | None) -> Entry:
+        """Return an entry of ours for this session. It hangs where it hung: the fold waits for a
+        parent that is not there, or gives it up, as it did before.
+        """
+        own = parent_id if entry.parent_id is UNSET else entry.parent_id
+        return msgspec.structs.replace(
+            entry, session_id=self.session_id, tenant_id=self.tenant_id, parent_id=own
+        )
 
     def _bounded(self, draft: Draft, parent_id: str | None) -> JsonValue:
         """Return the draft's data, with the last entry a compaction summarises, if there is one."""
