@@ -8,9 +8,10 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -28,45 +29,64 @@ SEED = 20_261_129
 OMBUS = (sys.executable, "-m", "ombus.cli")
 
 
+class Running(msgspec.Struct, frozen=True):
+    """A command in a process of its own; what it logs goes to a file."""
+
+    process: subprocess.Popen[bytes]
+    logs: Path
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self.process.stdin is not None
+        return self.process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
-def running(*arguments: str, logs: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a process of its own; it is gone afterwards."""
+def running(*arguments: str) -> Iterator[Running]:
+    """Run a command; it is gone afterwards."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen([*OMBUS, *arguments], stdin=pipe, stdout=pipe, stderr=logs)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            with suppress(BrokenPipeError):
-                if stream is not None:
+    with tempfile.NamedTemporaryFile(prefix="logs-", dir=Path.cwd()) as logs:
+        process = subprocess.Popen([*OMBUS, *arguments], stdin=pipe, stdout=pipe, stderr=logs)
+        found = Running(process, Path(logs.name))
+        try:
+            yield found
+        finally:
+            found.kill()
+            for stream in (found.stdin, found.stdout):
+                with suppress(BrokenPipeError):
                     stream.close()
 
 
-def line_of(stream: IO[bytes] | None) -> str:
-    assert stream is not None
-    return stream.readline().decode()
-
-
 @contextmanager
-def up(*arguments: str, logs: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+def up(*arguments: str) -> Iterator[Running]:
     """Run ``ombus up`` and go on once it is ready."""
-    with running("up", *arguments, logs=logs) as process:
-        assert "ready" in line_of(process.stdout)
-        yield process
+    with running("up", *arguments) as owner:
+        first = owner.stdout.readline()
+        assert first.startswith((b"ready", b'{"ready"')), owner.logs.read_text()[-2_000:]
+        yield owner
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_when_it_is_ready_and_ends_cleanly(folder: Path, number: signal.Signals) -> None:
-    with up("--log-json", logs=subprocess.PIPE) as process:
+    with up("--log-json") as owner:
         assert is_owned(folder)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        owner.process.send_signal(number)
+        out = owner.stdout.read()
+        code = owner.process.wait(30)
+        logs = owner.logs.read_text().splitlines()
 
-    assert process.returncode == 0
-    assert out.decode().splitlines() == ["stopped"]
-    events = [msgspec.json.decode(line)["event"] for line in err.splitlines()]
+    assert code == 0, logs
+    assert out == b"stopped\n"
+    events = [msgspec.json.decode(line)["event"] for line in logs]
     assert events == ["owner.started", "owner.stopped"]
     assert not is_owned(folder)
 
@@ -115,44 +135,48 @@ class Appender:
         self._unanswered: dict[str, bytes] = {}
 
     @contextmanager
-    def at_work(self) -> Iterator[subprocess.Popen[bytes]]:
-        with running("append", "load") as process:
+    def at_work(self) -> Iterator[Running]:
+        with running("append", "load") as command:
             stop = threading.Event()
-            threads = [
-                threading.Thread(target=self._send, args=(process, stop)),
-                threading.Thread(target=self._receive, args=(process,)),
-            ]
-            for thread in threads:
-                thread.start()
+            sender = threading.Thread(target=self._send, args=(command, stop))
+            receiver = threading.Thread(target=self._receive, args=(command,))
+            sender.start()
+            receiver.start()
             try:
-                yield process
+                yield command
             finally:
                 stop.set()
-                threads[0].join()
-                if process.stdin is not None:
-                    with suppress(BrokenPipeError):
-                        process.stdin.close()
-                threads[1].join()
+                sender.join()
+                with suppress(BrokenPipeError):
+                    command.stdin.close()
+                receiver.join()
 
-    def _send(self, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
-        assert process.stdin is not None
-        try:
+    def wait_for_more(self, command: Running) -> None:
+        """Return once more is acknowledged than now."""
+        before, pause = len(self.acknowledged), threading.Event()
+        for _ in range(int(MAX_WAIT_S / 0.005)):
+            if len(self.acknowledged) > before:
+                return
+            if command.process.poll() is not None:
+                break
+            pause.wait(0.005)
+        pytest.fail(f"nothing is acknowledged any more: {command.logs.read_text()[-2_000:]}")
+
+    def _send(self, command: Running, stop: threading.Event) -> None:
+        with suppress(BrokenPipeError):
             for line in list(self._unanswered.values()):
-                process.stdin.write(line)
+                command.stdin.write(line)
             while not stop.wait(0.005):
                 name = f"m{self._n_sent}"
                 self._n_sent += 1
                 text = f"Rule {name}: never deploy version {name}.{self._n_sent} without a test."
                 line = msgspec.json.encode({"role": "user", "id": name, "content": text}) + b"\n"
                 self._unanswered[name] = line
-                process.stdin.write(line)
-                process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            return
+                command.stdin.write(line)
+                command.stdin.flush()
 
-    def _receive(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def _receive(self, command: Running) -> None:
+        for line in command.stdout:
             if line.endswith(b"\n"):
                 name = line.decode().split()[1]
                 self.acknowledged.add(name)
@@ -177,17 +201,13 @@ def test_killed_at_any_moment_it_keeps_every_acknowledged_entry_once(
     chance = random.Random(SEED)
     appender = Appender()
     Path("ombus.toml").write_text("[observational-memory.observation]\nmessageTokens = 1000\n")
-    for kill in range(KILLS):
-        before = len(appender.acknowledged)
-        with up() as process, appender.at_work() as appending:
-            wait_until(lambda: len(appender.acknowledged) > before, appending)  # noqa: B023
+    for _ in range(KILLS):
+        with up() as owner, appender.at_work() as appending:
+            appender.wait_for_more(appending)
             threading.Event().wait(chance.uniform(0.0, 0.4))
-            process.kill()
-            process.wait()
+            owner.kill()
             if chance.random() < 0.5:
                 appending.kill()
-                appending.wait()
-        assert len(appender.acknowledged) > before, kill
 
     with up():
         assert low("flush", "-s", "load").code == 0
@@ -199,12 +219,12 @@ def test_killed_at_any_moment_it_keeps_every_acknowledged_entry_once(
     assert low("status", "-s", "load", "--json").json()["lag"] == 0
 
 
-def wait_until(is_done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    pause = threading.Event()
-    for _ in range(int(MAX_WAIT_S / 0.005)):
-        if is_done():
-            return
-        if process.poll() is not None:
-            pytest.fail(f"{process.args!r} ended with {process.returncode}")
-        pause.wait(0.005)
-    pytest.fail(f"nothing happened for {MAX_WAIT_S} s")
+def test_tail_follows_what_is_appended_until_it_is_interrupted(cli: Cli) -> None:
+    cli("append", "s1", stdin='{"role":"user","content":"one","id":"a"}')
+    with running("tail", "--follow", "-s", "s1") as command:
+        assert b" a user: one" in command.stdout.readline()
+        cli("append", "s2", stdin='{"role":"user","content":"elsewhere","id":"x"}')
+        cli("append", "s1", stdin='{"role":"user","content":"two","id":"b"}')
+        assert b" b user: two" in command.stdout.readline()
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(30) == 0
