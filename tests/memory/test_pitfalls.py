@@ -267,6 +267,22 @@ def test_two_answers_to_one_run_are_counted_and_are_no_dead_letter() -> None:
     assert len(contents(driver, "b")) == 2
 
 
+def test_a_run_whose_record_came_too_early_for_a_branch_is_asked_for_anew_there() -> None:
+    """An import covers `a` on one branch alone, so `b` is observed there from a base of its own."""
+    driver = driver_with(*said("ab", tokens=25), observe=20)
+    driver.append(custom("imported", "b", observations(covers="a"), side=False))
+    driver.append(chat("x", "b", tokens=5))
+
+    driver.settle()
+
+    for tip in ("imported", "x"):
+        assert leaf_of(driver, tip)[1].coverage_id == "b"
+        assert contents(driver, tip).count("mark-b. said") == 1
+    assert contents(driver, "x") == ["mark-a. said", "mark-b. said"]
+    assert leaf_of(driver, "x")[1].rejections.stale_base == 1
+    fits_the_model(driver)
+
+
 # Finding 7: runaway loops.
 
 

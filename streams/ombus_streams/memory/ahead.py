@@ -8,7 +8,7 @@ for having been prepared.
 """
 
 from ombus_schemas.codec import decode
-from ombus_schemas.ids import run_id
+from ombus_schemas.ids import result_entry_id, run_id
 from ombus_schemas.settings import MemorySettings, chunk_max_tokens
 
 from ombus_streams.memory.coverage import is_eligible
@@ -75,8 +75,8 @@ def prepare(
 def is_current(session: Session, leaf: LeafHead, first: PrepareObserver) -> bool:
     """Say whether the oldest prepared run is still what an obligation would ask for.
 
-    It began at what is covered now, nothing was invalidated since, and the settings and scopes it
-    was made under are in force.
+    It began at what is covered now, nothing was invalidated since, the settings and scopes it was
+    made under are in force, and no branch has put its record where this one rejects it.
     """
     settings: MemorySettings = settings_of(session, leaf)
     return (
@@ -84,4 +84,5 @@ def is_current(session: Session, leaf: LeafHead, first: PrepareObserver) -> bool
         and first.run.seen == session.head.last_invalidation
         and first.settings == settings
         and first.n_scopes == leaf.n_scopes
+        and session.place_of(result_entry_id("observer", first.run.run_id)) is None
     )

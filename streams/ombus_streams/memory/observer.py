@@ -7,7 +7,7 @@ first, in chunks; each chunk is a run of its own.
 from collections.abc import Set as AbstractSet
 
 from ombus_schemas.codec import decode
-from ombus_schemas.ids import run_id
+from ombus_schemas.ids import result_entry_id, run_id
 from ombus_schemas.settings import chunk_max_tokens
 
 from ombus_streams.memory.coverage import is_eligible
@@ -49,7 +49,7 @@ def decide(
     reason = None
     while True:
         ids = tuple(entry_id for entry_id, _ in sources)
-        run = _run_id(session, leaf, cause, last_id, ids)
+        run, because = _run(session, leaf, cause, last_id, ids)
         if run not in refused:
             break
         if len(sources) == 1:
@@ -69,7 +69,7 @@ def decide(
         segment=leaf.segment,
         base=leaf.coverage_id,
         seen=session.head.last_invalidation,
-        cause=cause,
+        cause=because,
         anchor_id=last_id,
         scope_id=scope_at(session, leaf, last_source) if leaf.n_scopes else None,
         source_ids=() if reason else kept,
@@ -94,16 +94,26 @@ def _obligation(leaf: LeafHead) -> tuple[int, str] | None:
     return min(due, key=lambda target: target[0], default=None)
 
 
-def _run_id(
+def _run(
     session: Session, leaf: LeafHead, cause: str, anchor_id: str, ids: tuple[str, ...]
-) -> str:
-    return run_id(
-        "observer",
-        session.tenant_id,
-        session.session_id,
-        cause,
-        leaf.coverage_id,
-        session.head.last_invalidation,
-        anchor_id,
-        ids,
-    )
+) -> tuple[str, str]:
+    """Return the run's id and its cause.
+
+    A branch may have asked for the same run before this one had come to its base: that record is
+    void here for ever, and another under its id would only repeat it. It is the cause of the next.
+    """
+    while True:
+        run = run_id(
+            "observer",
+            session.tenant_id,
+            session.session_id,
+            cause,
+            leaf.coverage_id,
+            session.head.last_invalidation,
+            anchor_id,
+            ids,
+        )
+        answer = result_entry_id("observer", run)
+        if session.place_of(answer) is None:
+            return run, cause
+        cause = answer
