@@ -7,6 +7,7 @@ stamped with that source's origin (issue I).
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, get_args
 
@@ -18,6 +19,8 @@ KEY: Final = "origin"
 """The field of an item, among those readers of other releases keep."""
 RUN_OF_WORDS: Final = 5
 """So many words in a row are no coincidence."""
+FEWEST_WORDS: Final = 3
+"""A shorter item is compared whole, down to this length."""
 
 _ORIGINS: Final[tuple[Origin, ...]] = get_args(Origin)
 _BY_ROLE: Final[dict[str, Origin]] = {"user": "human", "assistant": "model", "tool": "tool"}
@@ -27,6 +30,9 @@ _TRUST: Final[tuple[Origin, ...]] = (
 """From the one whose word counts to the one whose does not."""
 _UNTRUSTED: Final[frozenset[Origin]] = frozenset({"tool", "injected", "other_session"})
 _WORD: Final = re.compile(r"\w+")
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
 
 
 def origin_of(entry: Entry) -> Origin | None:
@@ -85,14 +91,21 @@ class Quotable:
     def _of(self, name: str) -> str:
         words = self._words.get(name)
         if words is None:
-            words = self._words[name] = _spaced(_WORD.findall(self._texts[name].casefold()))
+            words = self._words[name] = _spaced(_words(self._texts[name]))
         return words
 
 
 def _runs(content: str) -> list[str]:
-    words = _WORD.findall(content.casefold())
-    n_runs = len(words) - RUN_OF_WORDS + 1
-    return [_spaced(words[at : at + RUN_OF_WORDS]) for at in range(n_runs)]
+    words = _words(content)
+    length = min(RUN_OF_WORDS, max(len(words), FEWEST_WORDS))
+    return [_spaced(words[at : at + length]) for at in range(len(words) - length + 1)]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words as they read, whatever invisible or look-alike forms they are written in."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return _WORD.findall(text.casefold())
 
 
 def _spaced(words: Sequence[str]) -> str:

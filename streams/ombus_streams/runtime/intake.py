@@ -33,6 +33,10 @@ _BLANKS: Final = re.compile(
     "[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+"
 )
 """JavaScript's white space; Python's ``\\s`` is another set (S25)."""
+_BREAKS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+"""Controls, of which some end a line for whoever reads it: an item is one line for everybody."""
+_HIDDEN: Final = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]")
+"""Marks that hide or turn text around; joiners that scripts and emoji need are none of them."""
 _MAX_NAMED_IDS: Final = 8
 """Rejected ids named in one tool result; the rest is a count."""
 _MAX_NAMED_CHARS: Final = 64
@@ -96,7 +100,10 @@ class Intake:
     def content(self, arguments: JsonObject) -> str | None:
         """Return the content as one trimmed line, or ``None`` after turning it away."""
         value = arguments.get("content")
-        content = _BLANKS.sub(" ", value).strip(" ") if isinstance(value, str) else ""
+        content = value if isinstance(value, str) else ""
+        if self._prompt == "fenced":
+            content = _HIDDEN.sub("", _BREAKS.sub(" ", content))
+        content = _BLANKS.sub(" ", content).strip(" ")
         if not content:
             self._reject("content_missing")
             return None
