@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from ombus.cli import dev, eval, operating, reading, topics, watching, writing
+from ombus.cli import dev, eval, exporting, operating, reading, topics, watching, writing
 from ombus.cli.replay import replay
 from ombus.cli.shell import Flags
 
@@ -106,6 +106,7 @@ def options(
 app.command("up", rich_help_panel="Work")(operating.up)
 app.command("import", rich_help_panel="Work")(writing.import_files)
 app.command("watch", rich_help_panel="Work")(watching.watch)
+app.command("export", rich_help_panel="Work")(exporting.export)
 app.command("append", rich_help_panel="Work")(writing.append)
 app.command("flush", rich_help_panel="Work")(writing.flush)
 app.command("compact", rich_help_panel="Work")(writing.compact)
