@@ -59,8 +59,14 @@ def decode(value: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
         raise BadRecord(_reason(error), _QUOTED.sub("'…'", str(error))) from error
     # Twice the length less two copies without brackets: counting by `count` costs thrice as much.
     n_opened = 2 * len(value) - len(value.replace(b"{", b"")) - len(value.replace(b"[", b""))
-    if n_opened > MAX_DEPTH and _is_too_deep(value):
-        raise _too_deep()
+    if n_opened > MAX_DEPTH:
+        try:
+            is_too_deep = _is_too_deep(value)
+        except (msgspec.DecodeError, ValueError, OverflowError) as error:
+            # Fields that are none of ours are skipped above, whatever their texts and numbers are.
+            raise BadRecord(_reason(error), _QUOTED.sub("'…'", str(error))) from error
+        if is_too_deep:
+            raise _too_deep()
     if not is_entry_id(entry.id):
         raise BadRecord("id", "is not 1 to 200 printable ASCII characters without space")
     return entry if entry.schema_version == SCHEMA_VERSION else upcast(entry)

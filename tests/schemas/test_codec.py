@@ -156,3 +156,12 @@ def assert_total(value: bytes) -> None:
     once = encode(entry)
     assert decode(once) == entry
     assert encode(decode(once)) == once
+
+
+@pytest.mark.parametrize("skipped", [b'"\xff"', b'"\\ud800"', b"1e999"])
+def test_what_a_field_of_no_one_holds_cannot_stop_the_depth_check(skipped: bytes) -> None:
+    many_brackets = b"[" + b"[]," * 70 + b"0]"
+    raw = b'{"id":"e","sessionId":"s","kind":"k","none":%s,"event":%s}' % (skipped, many_brackets)
+    with pytest.raises(BadRecord) as refused:
+        decode(raw)
+    assert refused.value.reason in ("json", "range")
