@@ -11,7 +11,7 @@ from ombus_schemas.codec import decode
 from ombus_schemas.records import ObservationsRecorded, record_of
 
 from ombus_streams.memory import keys
-from ombus_streams.memory.acceptance import accepted_number
+from ombus_streams.memory.acceptance import accepted_number, ordinal_of
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.head import LeafHead
 from ombus_streams.memory.recent import recent
@@ -132,13 +132,17 @@ def _check_leaf(session: Session, leaf: LeafHead, found: list[Difference]) -> in
             found.append(Difference(session.key.decode(), where, fact))
 
     covered_to, base = 0, None
-    for _, row in view(session, leaf.lineage):
+    for at, row in view(session, leaf.lineage):
         entry = decode(row.value)
         record = record_of(entry)
         if not isinstance(record, ObservationsRecorded) or not row.side:
             continue
         if not isinstance(record.base, str | None):
-            base, covered_to = leaf.coverage_id, max(covered_to, row.anchor)
+            covers = record.covers_up_to_id
+            if covers is not None:
+                reached = ordinal_of(session, leaf, covers, at)
+                reached = row.anchor if reached is None else reached
+                base, covered_to = leaf.coverage_id, max(covered_to, reached)
             continue
         if accepted_number(session, leaf, "observations", entry.id) is None:
             continue
