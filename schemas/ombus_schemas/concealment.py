@@ -63,14 +63,14 @@ def conceal_bytes(raw: bytes, secrets: Sequence[str] = ()) -> bytes:
     What was JSON stays JSON. Only if the bytes cannot be mended in place (a secret behind an escape
     or given away by its key) is the value written anew.
     """
+    value, is_json = _read(raw)
+    concealed = conceal(value, secrets) if is_json else value
+    if is_json and concealed == value:
+        return raw
     text = raw.decode("utf-8", "surrogateescape")
     mended = conceal_text(text, secrets).encode("utf-8", "surrogateescape")
-    value, is_json = _read(raw)
     if not is_json:
         return mended
-    concealed = conceal(value, secrets)
-    if concealed == value:
-        return raw
     again, is_json = _read(mended)
     if is_json and conceal(again, secrets) == again:
         return mended

@@ -237,6 +237,7 @@ _NAME_LOWERED: Final = re.compile(_NAME, re.ASCII)
 _MAX_NAME_CHARS: Final = 128
 _MIN_BITS: Final = 2.5
 _MEASURED_CHARS: Final = 512
+_MAX_GLUED_CHARS: Final = 8_192
 _SECRET_NAME: Final = re.compile(rf"{_NAMES}\Z", re.ASCII | re.IGNORECASE)
 _COOKIE_NAME: Final = re.compile(r"(?:set[_-]?)?cookies?", re.ASCII | re.IGNORECASE)
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|apikey)\s+", re.ASCII | re.IGNORECASE)
@@ -343,17 +344,23 @@ def _bits(value: str) -> float:
 
 
 def _decodings(run: str) -> list[str]:
-    """Return what a base64 run says, beginning at each of the four places of a group."""
+    """Return what a base64 run says, beginning at each of the four places of a group.
+
+    Something may be glued before a short one, as a path is; a long one begins where it begins.
+    """
     packed = _NOT_BASE64.sub("", run).translate(_URL_SAFE)
     found: list[str] = []
-    for first in range(4):
+    for first in range(4 if len(packed) <= _MAX_GLUED_CHARS else 1):
         part = packed[first:]
         part = part[: len(part) - (len(part) % 4 == 1)]
         try:
             raw = base64.b64decode(part + "=" * (-len(part) % 4))
         except (binascii.Error, ValueError):
             continue
-        found.append(raw.decode("utf-8", "replace"))
+        try:
+            found.append(raw.decode())
+        except UnicodeDecodeError:
+            found.append(raw.decode("latin-1"))
     return found
 
 
