@@ -8,6 +8,7 @@ and what may not be read any more keeps its place without its words.
 import hashlib
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -34,6 +35,17 @@ _NATIVE: Final = re.compile(r"[0-9a-f]{8}")
 _OURS_ONLY: Final = frozenset(
     {"type", "base", "through", "seen", "producedBy", "cause", "scopeId", "foldedThrough"}
 )
+_ITEM_FIELDS: Final = frozenset(
+    {
+        "id",
+        "content",
+        "timestamp",
+        "relevance",
+        "sourceEntryIds",
+        "supportingObservationIds",
+        "tokenCount",
+    }
+)
 _EPOCH: Final = "1970-01-01T00:00:00.000Z"
 
 
@@ -42,14 +54,14 @@ class PiExport:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._invalid = frozenset(session.invalid_from())
+        self._invalid = set(session.invalid_from())
         self._withheld = frozenset(
             name for row in session.invalidations() if row.reason != "corrected" for name in row.ids
         )
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._tails: dict[str, str] = {}
-        self._kept_after: dict[str, list[JsonObject]] = {}
+        self._tokens: dict[str, int] = {}
         self.n_entries = 0
         """Rows without the header."""
         self.n_left_out = 0
@@ -60,12 +72,16 @@ class PiExport:
         self.n_entries = self.n_left_out = self.n_withheld = 0
         self._names.clear()
         self._tails.clear()
+        self._tokens.clear()
         native = (knot.entry.id for knot in knots(self._session))
         self._taken = {name for name in native if _NATIVE.fullmatch(name)}
         firsts = self._first_kept()
+        self._spread()
         yield _line(self._header())
         for knot in knots(self._session):
             before = None if knot.before_id is None else self._tails[knot.before_id]
+            held = self._tokens.get(knot.before_id or "", 0)
+            self._tokens[knot.entry.id] = held + knot.tokens
             rows = list(self._rows(knot, firsts))
             if not rows:
                 self.n_left_out += 1
@@ -89,6 +105,19 @@ class PiExport:
                 self.n_entries += 1
                 before = own
             self._tails[knot.entry.id] = name
+
+    def _spread(self) -> None:
+        """Let what rests on an invalidated source be invalid too, so that nothing rests on it."""
+        if not self._invalid:
+            return
+        for knot in knots(self._session):
+            data = knot.entry.data if isinstance(knot.entry.data, dict) else {}
+            for holder in (data, data.get("memory")):
+                if isinstance(holder, dict):
+                    for item in _list(holder.get("observations")):
+                        found = observation_of(item)
+                        if found is not None and blocks_observation(self._invalid, found):
+                            self._invalid.add(found.id)
 
     def _header(self) -> JsonObject:
         facts: JsonObject = {}
@@ -221,11 +250,13 @@ class PiExport:
             if self._is_hit(item):
                 self.n_withheld += 1
                 continue
-            sources = item.get("sourceEntryIds")
+            sources, timestamp = item.get("sourceEntryIds"), item.get("timestamp")
+            named: JsonObject = {key: value for key, value in item.items() if key in _ITEM_FIELDS}
             if isinstance(sources, list):
-                named: list[JsonValue] = [self._name(str(source)) for source in sources]
-                item = {**item, "sourceEntryIds": named}
-            kept.append(item)
+                named["sourceEntryIds"] = [self._name(str(source)) for source in sources]
+            if isinstance(timestamp, str):
+                named["timestamp"] = _minute(timestamp)
+            kept.append(named)
         return kept
 
     def _is_hit(self, item: JsonObject) -> bool:
@@ -246,7 +277,7 @@ class PiExport:
         row: JsonObject = {
             "type": "compaction",
             "summary": entry.summary or "",
-            "tokensBefore": metadata.get("tokensBefore", 0),
+            "tokensBefore": metadata.get("tokensBefore", self._tokens[entry.id]),
             "fromHook": True,
         }
         kept = firsts.get(entry.id)
@@ -286,6 +317,14 @@ class PiExport:
 def export_pi(session: Session) -> PiExport:
     """Return the lines of a session as pi would have written it."""
     return PiExport(session)
+
+
+def _minute(timestamp: str) -> str:
+    """Return an instant as pi-OM writes it; what is none stays."""
+    at_ms = instant_ms(timestamp)
+    if at_ms is None:
+        return timestamp
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _rendered(details: JsonObject) -> str:

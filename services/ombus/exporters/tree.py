@@ -23,6 +23,8 @@ class Knot(msgspec.Struct, frozen=True):
 
     entry: Entry
     before_id: str | None
+    tokens: int
+    """Estimated, of the entry alone."""
     is_accepted: bool
     """Of a record of a worker: whether it counts in any branch."""
 
@@ -39,8 +41,8 @@ def knots(session: Session) -> Iterator[Knot]:
     tails: dict[tuple[int, int], str | None] = {(TRUNK, 0): None}
     before: dict[int, str | None] = {}
     start: str | None = None
-    for entry, is_accepted in _sides(session, TRUNK, None):
-        yield Knot(entry, start, is_accepted)
+    for entry in _sides(session, TRUNK, None):
+        yield Knot(entry, start, 0, _is_accepted(session, entry))
         start = entry.id
     for ordinal, segment, row in heapq.merge(
         *(_chain(session, each.segment) for each in heads if each.segment not in losing),
@@ -51,10 +53,10 @@ def knots(session: Session) -> Iterator[Knot]:
         if segment not in before:
             place = above.get(segment, (TRUNK, 0))
             last = start if place[0] == TRUNK else tails.get(place)
-        yield Knot(entry, last, _is_accepted(session, entry))
+        yield Knot(entry, last, row.tokens, _is_accepted(session, entry))
         last = entry.id
-        for side, is_accepted in _sides(session, segment, ordinal):
-            yield Knot(side, last, is_accepted)
+        for side in _sides(session, segment, ordinal):
+            yield Knot(side, last, 0, _is_accepted(session, side))
             last = side.id
         before[segment] = last
         if (segment, ordinal) in forks:
@@ -66,15 +68,14 @@ def _chain(session: Session, segment: int) -> Iterator[tuple[int, int, EntryRow]
         yield keys.number_at_end(key), segment, row
 
 
-def _sides(session: Session, segment: int, anchor: int | None) -> Iterator[tuple[Entry, bool]]:
+def _sides(session: Session, segment: int, anchor: int | None) -> Iterator[Entry]:
     """Yield the side records of an anchor, of all anchors of the trunk for ``None``."""
     prefix = keys.sides(session.prefix, segment)
     start = None if anchor is None else keys.side(session.prefix, segment, anchor, 0)
     for _, row in session.scan(prefix, EntryRow, start):
         if anchor is not None and row.anchor != anchor:
             return
-        entry = decode(row.value)
-        yield entry, _is_accepted(session, entry)
+        yield decode(row.value)
 
 
 def _is_accepted(session: Session, entry: Entry) -> bool:
