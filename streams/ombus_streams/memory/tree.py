@@ -5,6 +5,7 @@ conflict is one leaf. ``fold`` is total: whatever is on the log has a defined ou
 """
 
 import heapq
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -257,8 +258,30 @@ def _grow(session: Session, above: list[tuple[int, int]], conflict: bool = False
     session.head.n_segments += 1
     leaf = LeafHead(segment=segment, lineage=[*above, (segment, NEVER)], conflict=conflict)
     session.changed(leaf)
-    if conflict:
-        return leaf
+    if not conflict:
+        for _ in _steps(session, leaf, above):
+            pass
+    return leaf
+
+
+def history(session: Session, leaf: LeafHead) -> Iterator[tuple[LeafHead, Item]]:
+    """Yield each entry of a view with its memory *before* the entry, in view order.
+
+    It folds the view once more, into the session's overlay: open a scratch session.
+    """
+    again = LeafHead(
+        segment=session.head.n_segments,
+        lineage=[*leaf.lineage, (session.head.n_segments, NEVER)],
+    )
+    session.head.n_segments += 1
+    session.changed(again)
+    yield from _steps(session, again, leaf.lineage)
+
+
+def _steps(
+    session: Session, leaf: LeafHead, above: list[tuple[int, int]]
+) -> Iterator[tuple[LeafHead, Item]]:
+    """Fold the view of ``above`` into ``leaf``, yielding each entry before it is folded."""
     due = list(session.invalidations())[::-1]
     for ordinal, row in view(session, above):
         while due and due[-1].ordinal <= ordinal:
@@ -267,7 +290,8 @@ def _grow(session: Session, above: list[tuple[int, int]], conflict: bool = False
         if not row.side:
             leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
             leaf.at_ms = max(leaf.at_ms, row.at_ms)
-        step(session, leaf, Item(ordinal, row, entry))
+        item = Item(ordinal, row, entry)
+        yield leaf, item
+        step(session, leaf, item)
     while due:
         invalidate_leaf(session, leaf, due.pop())
-    return leaf
