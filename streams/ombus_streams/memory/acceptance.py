@@ -147,9 +147,7 @@ def judge_compaction(
     return "accepted"
 
 
-def _invalidated(
-    session: Session, record: WorkerFields, ordinal: int
-) -> tuple[set[str], set[str]]:
+def _invalidated(session: Session, record: WorkerFields, ordinal: int) -> tuple[set[str], set[str]]:
     """Return the ids the run knew to be invalid, and those that became so before its record."""
     known: set[str] = set()
     fresh: set[str] = set()

@@ -4,10 +4,10 @@ Numbers are big-endian, so byte order is number order.
 
 Families of the session: ``h`` head, ``i`` id to place, ``e`` chain entry by segment and ordinal,
 ``s`` side record by segment, anchor and ordinal, ``p`` parked, ``x`` left out, ``w`` who waits for
-whom, ``v`` invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible observations, ``t``
-trimmed ones, ``d`` gone ones, ``r`` visible reflections, ``q`` gone ones, ``k`` memory id to item,
-``a`` accepted records, ``n`` observation record by number, ``g`` scope records. Above all sessions,
-behind a zero byte: ``s`` those there are, ``d`` those with work due.
+whom, ``v`` invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible
+observations, ``t`` trimmed ones, ``d`` gone ones, ``r`` visible reflections, ``q`` gone ones, ``k``
+memory id to item, ``a`` accepted records, ``n`` observation record by number, ``g`` scope records.
+Above all sessions, behind a zero byte: ``s`` those there are, ``d`` those with work due.
 """
 
 import struct
