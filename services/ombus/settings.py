@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from ombus_schemas.ids import is_tenant_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.secrets import BadSecret, needles
+from ombus_schemas.secrets import MIN_CHARS, BadSecret, needles
 from ombus_schemas.settings import (
     PROVIDER_KEY,
     MemorySettings,
@@ -22,6 +22,8 @@ from ombus_schemas.settings import (
     resolve_settings,
 )
 
+from ombus.memory_settings import PASSIVE, BadPassive, layered, of_environment
+from ombus.models import TABLES, ModelSettings, model_settings
 from ombus.secrets import load_secrets
 
 PREFIX: Final = "OMBUS_"
@@ -67,6 +69,9 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab")
     """Every form of every known value, longest first; not to be set itself."""
     memory: MemorySettings | None = None
     """What the settings files say about memory; ``None``: nothing, so nothing is written."""
+    memory_said: JsonObject = {}
+    """The same as it was said, environment included: a session's own word goes before it."""
+    models: ModelSettings = ModelSettings()
 
     @property
     def folder(self) -> Path:
@@ -101,10 +106,12 @@ def load_settings(
         BadSetting: an unknown key, or a value of another type, by its path.
     """
     said: dict[str, JsonValue] = {"data": _default_data(environ)}
-    memory: list[JsonObject] = []
+    memory: list[JsonObject] = [_of_environment(environ)]
+    tables: JsonObject = {}
     for file in files:
         content = _read(file)
         content.pop(KAFKA_KEY, None)
+        tables |= {name: content.pop(name) for name in TABLES if name in content}
         group = content.pop(PROVIDER_KEY, None)
         if group is not None:
             if not isinstance(group, dict):
@@ -112,17 +119,24 @@ def load_settings(
             memory.append(group)
         said |= {key: _checked(key, value, f"{file}: {key}") for key, value in content.items()}
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name != CONFIG and not name.startswith(_ELSEWHERE):
+        if (
+            name.startswith(PREFIX)
+            and name not in (CONFIG, PASSIVE)
+            and not name.startswith(_ELSEWHERE)
+        ):
             key = name.removeprefix(PREFIX).lower().replace("_", "-")
             said[key] = _checked(key, _listed(key, text), f"environment: {name}")
     for key, flag in flags.items():
         if flag is not None:
             said[key] = _checked(key, flag, f"--{key}")
     settings = msgspec.convert(said, ProcessSettings)
+    models = _models(tables, files)
     return msgspec.structs.replace(
         settings,
         memory=_memory(memory, files),
-        secrets=_secrets(settings, environ),
+        memory_said=layered(memory),
+        models=models,
+        secrets=_secrets(settings, environ, models),
     )
 
 
@@ -186,7 +200,24 @@ def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
     return found
 
 
-def _secrets(settings: ProcessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _of_environment(environ: Mapping[str, str]) -> JsonObject:
+    try:
+        return of_environment(environ)
+    except BadPassive as error:
+        raise BadSetting(f"environment: {PASSIVE}", str(error)) from error
+
+
+def _models(tables: JsonObject, files: Sequence[Path]) -> ModelSettings:
+    try:
+        return model_settings(tables)
+    except msgspec.ValidationError as error:
+        where = ", ".join(map(str, files))
+        raise BadSetting(f"{where}:", str(error)) from error
+
+
+def _secrets(
+    settings: ProcessSettings, environ: Mapping[str, str], models: ModelSettings
+) -> tuple[str, ...]:
     """Return the needles of the secrets file and of the named variables that are set."""
     file, values = settings.secrets_file, list[str]()
     if file is not None:
@@ -204,14 +235,16 @@ def _secrets(settings: ProcessSettings, environ: Mapping[str, str]) -> tuple[str
             except BadSecret as error:
                 raise BadSetting(f"redact-env: the value of {name}", error.fact) from error
             values.append(value)
+    values += [key for key in models.keys(environ) if len(key) >= MIN_CHARS]
     return needles(values)
 
 
 def _memory(groups: Sequence[JsonObject], files: Sequence[Path]) -> MemorySettings | None:
-    if not groups:
+    said = layered(groups)
+    if not said and len(groups) < 2:
         return None
     try:
-        return resolve_settings(groups[0], groups[1] if len(groups) > 1 else None)
+        return resolve_settings(said)
     except (SettingRemoved, SettingOutOfRange) as error:
         where = ", ".join(map(str, files))
         raise BadSetting(f"{where}: {PROVIDER_KEY}:", str(error)) from error

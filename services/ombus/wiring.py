@@ -1,5 +1,6 @@
 """The only composition root: which engine, which clock, which model stand behind a process."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,9 +12,15 @@ from ombus_streams.engine.embedded.errors import AlreadyOwned
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import StateFile
+from ombus_streams.engine.traces import TraceFiles
+from ombus_streams.providers.anthropic import MAX_TOKENS, Anthropic
 from ombus_streams.providers.extractive import Extractive
+from ombus_streams.providers.openai import OpenAI
+from ombus_streams.runtime.dispatch import Dispatch
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
+from ombus_streams.runtime.roster import Configured, Fixed, Opening
+from ombus_streams.runtime.staff import Staff
 
 from ombus.settings import ProcessSettings
 
@@ -30,10 +37,13 @@ __all__ = [
     "is_owned",
     "open_engine",
     "open_log",
+    "staff_of",
     "state_folder",
     "switch_state",
 ]
 
+TRACES: Final = "traces"
+"""Where a session with ``debugLog`` leaves what its runs asked and were answered."""
 READY: Final = ".ready"
 OLD: Final = ".old"
 
@@ -58,7 +68,7 @@ def open_engine(
     *,
     owns: bool,
     clock: Clock | None = None,
-    providers: Providers | None = None,
+    providers: Providers | Staff | None = None,
 ) -> Engine:
     """Return the engine over the data folder, which is created if there is none.
 
@@ -69,14 +79,59 @@ def open_engine(
     if owns:
         with Ownership(settings.folder):
             finish_switch(settings.folder)
+    clock = clock or SystemClock()
     return Engine(
         settings.folder,
-        clock or SystemClock(),
-        providers or extractive_providers(),
+        clock,
+        providers or staff_of(settings, clock, os.environ),
         owns=owns,
         partitions=settings.partitions,
         secrets=settings.secrets,
+        ahead=settings.models.ahead,
     )
+
+
+def staff_of(settings: ProcessSettings, clock: Clock, environ: Mapping[str, str]) -> Staff:
+    """Return who does the workers' work: the configured models, else the model-free provider."""
+    said = settings.models
+    trace = TraceFiles(settings.folder / TRACES, clock, settings.secrets)
+    if not said.providers:
+        return Staff(Fixed(extractive_providers()), trace=trace)
+    roster = Configured(said.providers, said.workers, environ, _open_provider)
+    dispatch = Dispatch(clock, caps=said.caps, breaker=said.breaker, retry=said.retry)
+    return Staff(roster, dispatch, trace)
+
+
+def _open_provider(opening: Opening) -> ModelProvider:
+    """Return the adapter of a provider; its SDK is imported with the first turn."""
+    spec = opening.spec
+    match spec.kind:
+        case "extractive":
+            return Extractive()
+        case "openai":
+            return OpenAI(
+                opening.model,
+                api_key=opening.api_key,
+                base_url=spec.base_url,
+                name=opening.name,
+                streams=spec.streams,
+                tool_choice=spec.tool_choice,
+                forced_turns=spec.forced_turns,
+                max_tokens=spec.max_tokens,
+                timeout_seconds=spec.timeout_seconds,
+            )
+        case "anthropic":
+            return Anthropic(
+                opening.model,
+                api_key=opening.api_key,
+                base_url=spec.base_url,
+                name=opening.name,
+                streams=spec.streams,
+                tool_choice=spec.tool_choice,
+                forced_turns=spec.forced_turns,
+                max_tokens=spec.max_tokens or MAX_TOKENS,
+                timeout_seconds=spec.timeout_seconds,
+            )
 
 
 def open_log(folder: Path, partitions: int | None = None) -> SqliteLog:

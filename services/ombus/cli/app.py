@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from ombus.cli import dev, eval, exporting, operating, reading, topics, watching, writing
+from ombus.cli import (
+    caring,
+    dev,
+    eval,
+    exporting,
+    letters,
+    operating,
+    reading,
+    topics,
+    usage,
+    watching,
+    writing,
+)
 from ombus.cli.replay import replay
 from ombus.cli.shell import Flags
 
@@ -122,5 +134,11 @@ app.command("rebuild", rich_help_panel="Prove")(operating.rebuild)
 app.command("demo", rich_help_panel="Prove")(operating.demo)
 app.add_typer(dev.app, name="dev", rich_help_panel="Develop")
 app.add_typer(eval.app, name="eval", rich_help_panel="Prove")
+app.add_typer(usage.app, name="usage", rich_help_panel="Operate")
 app.command("replay", rich_help_panel="Operate")(replay)
+app.command("explain", rich_help_panel="Read")(caring.explain)
+app.command("doctor", rich_help_panel="Operate")(caring.doctor)
+app.command("backup", rich_help_panel="Operate")(caring.backup)
+app.add_typer(caring.settings_app, name="settings", rich_help_panel="Operate")
+app.add_typer(letters.app, name="dlq", rich_help_panel="Operate")
 app.add_typer(topics.app, name="topics", rich_help_panel="Operate")

@@ -7,11 +7,10 @@ import msgspec
 from ombus_schemas.admission import admit
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import MemorySettings, settings_json
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.runtime.interpreter import iso
 from ombus_streams.runtime.ports import LogRecord, Position
 
+from ombus.memory_settings import opening
 from ombus.operator.desk import Desk
 from ombus.operator.errors import NoLeaf
 from ombus.operator.lookup import looking
@@ -43,17 +42,17 @@ def open_session(desk: Desk, key: bytes, leaf_id: str | None = None) -> str | No
     Returns the leaf that work goes on at, ``None`` for a session without entries, where the record
     stands before everything. What is on the log must be folded: catch up first.
     """
-    said = desk.settings.memory
     try:
         with looking(desk, key, leaf_id) as lens:
             tip: str | None = lens.leaf.tip_id
-            differs = said is not None and settings_of(lens.session, lens.leaf) != said
+            written = lens.leaf.settings
     except NoLeaf:
         if leaf_id is not None:
             raise
-        tip, differs = None, said is not None and not _is_said(desk, key, said)
-    if said is not None and differs:
-        body: JsonObject = {"type": "om.settings.changed", "settings": settings_json(said)}
+        tip, written = None, _written(desk, key)
+    settings = opening(desk.settings.memory_said, written)
+    if settings is not None:
+        body: JsonObject = {"type": "om.settings.changed", "settings": settings}
         desk.append([control_entry(desk, key, tip, body)])
     return tip
 
@@ -90,12 +89,13 @@ def _entry(record: LogRecord) -> Entry | None:
         return None
 
 
-def _is_said(desk: Desk, key: bytes, said: MemorySettings) -> bool:
-    """Say whether the last settings of a session without chain entries are these."""
-    last: object = None
+def _written(desk: Desk, key: bytes) -> JsonObject:
+    """Return the last settings of a session without chain entries."""
+    last: JsonObject = {}
     for record in desk.engine.log.of_key(key):
         entry = _entry(record)
         if entry is not None and entry.data_type == "om.settings.changed":
             assert isinstance(entry.data, dict)
-            last = entry.data.get("settings")
-    return last == settings_json(said)
+            said = entry.data.get("settings")
+            last = said if isinstance(said, dict) else {}
+    return last

@@ -2,6 +2,7 @@
 
 The live state is caught up first, so that everything that belongs into the dead letters is there;
 the new one emits nothing. What it lacks are attempts and next times: they cost attempts, no memory.
+What runs have cost is carried over.
 """
 
 import shutil
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.processor import Processor
+from ombus_streams.runtime.usage import carry_over
 
 from ombus.operator.errors import Busy
 from ombus.settings import ProcessSettings
@@ -90,6 +92,7 @@ def _rebuild(settings: ProcessSettings, tell: Tell, *, can_read: bool) -> Rebuil
         try:
             n_records = _fold(engine, fresh, tell)
             n_rows, n_sessions, n_differing = _compare(engine, fresh)
+            _carry_accounts(engine, fresh)
         finally:
             fresh.close()
     finally:
@@ -113,6 +116,13 @@ def _fold(engine: Engine, fresh: StateFile, tell: Tell) -> int:
             done += batch.n_records
             tell(done, total)
     return done
+
+
+def _carry_accounts(engine: Engine, fresh: StateFile) -> None:
+    """Let what was spent stay spent: a budget does not begin anew with a new state."""
+    for partition in range(engine.log.partitions):
+        with engine.state.snapshot(partition) as live:
+            carry_over(live, fresh.store(partition))
 
 
 def _compare(engine: Engine, fresh: StateFile) -> tuple[int, int, int]:

@@ -60,7 +60,9 @@ class Fixed:
         return _assigned(provider, settings, None, None)
 
 
-class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class ProviderSpec(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
     """A provider as a process is told of it, under a name of its own."""
 
     kind: ProviderKind
@@ -76,7 +78,9 @@ class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     timeout_seconds: float = 120.0
 
 
-class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class WorkerSpec(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
     """What a process is told of one worker; absent is left to settings and fallbacks."""
 
     provider: str | None = None
