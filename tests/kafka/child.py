@@ -153,6 +153,16 @@ class Child:
         self._reader.join()
         return code
 
+    def said(self) -> str:
+        """Return the end of what it wrote to its log."""
+        return self.errors.read_text("utf-8")[-4_000:]
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        """Return the events of one name from its log."""
+        lines = self.errors.read_text("utf-8").splitlines()
+        events = [msgspec.json.decode(line) for line in lines if line.startswith("{")]
+        return [event for event in events if event["event"] == name]
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -175,7 +185,7 @@ def settled(log: KafkaLog, children: Sequence[Child], quiet_seconds: float = 1.5
 def _is_quiet(ends: dict[int, int], children: Sequence[Child]) -> bool:
     folded: dict[int, int] = {}
     for child in children:
-        assert child.is_running, child.errors.read_text("utf-8")[-2_000:]
+        assert child.is_running, child.said()
         status = child.status
         if status is None or not status.is_ready or status.n_runs_under_way:
             return False
@@ -185,6 +195,7 @@ def _is_quiet(ends: dict[int, int], children: Sequence[Child]) -> bool:
 
 if __name__ == "__main__":
     structlog.configure(
+        processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(20),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

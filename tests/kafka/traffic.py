@@ -5,6 +5,7 @@ conflicts and types of tomorrow; every session is one publisher, so its order is
 """
 
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -12,10 +13,11 @@ import msgspec
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
-from ombus_streams.runtime.ports import Draft
+from ombus_streams.runtime.ports import Draft, EntryLog
 
 from tests.support.sessions import chat, fact, settings
 
+FED_AT_ONCE: Final = 25
 TENANTS: Final = ("acme", "beta", "gamma")
 
 
@@ -115,3 +117,36 @@ def drafts_of(entries: Sequence[Entry]) -> list[Draft]:
         Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry))
         for entry in entries
     ]
+
+
+class Feed:
+    """Traffic that goes on in the background until it is ended."""
+
+    def __init__(
+        self,
+        log: EntryLog,
+        n_sessions: int,
+        seed: int,
+        per_second: int,
+        observe_tokens: int = 400,
+    ) -> None:
+        self._log, self._pause = log, FED_AT_ONCE / per_second
+        self._tellers = [Teller(number, seed, observe_tokens) for number in range(n_sessions)]
+        self._chance = random.Random(seed)
+        self._sent: list[Draft] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> list[Draft]:
+        """Stop, and return everything that was acknowledged."""
+        self._ending.set()
+        self._thread.join()
+        return self._sent
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._pause):
+            entries = [self._chance.choice(self._tellers).next() for _ in range(FED_AT_ONCE)]
+            drafts = drafts_of(entries)
+            self._log.append(drafts)
+            self._sent += drafts

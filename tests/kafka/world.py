@@ -86,8 +86,12 @@ def embedded_rows(log: KafkaLog, folder: Path) -> list[dict[bytes, bytes]]:
         drafts = [
             Draft(key=record.key, value=record.value, headers=record.headers, at_ms=record.at_ms)
             for record in records_of(log, partition)
-            # The log's own record is never copied; a record without key or value has no draft.
-            if record.key not in (None, LOG_KEY) and record.key and record.value is not None
+            # The log's own record is never copied; poison without a draft, or of a key whose
+            # partition is another one, would come elsewhere. It folds to nothing in any case.
+            if record.key
+            and record.key != LOG_KEY
+            and record.value is not None
+            and log.partition_of(record.key) == partition
         ]
         for start in range(0, len(drafts), PAGE):
             copy.append(drafts[start : start + PAGE])

@@ -16,11 +16,13 @@ import structlog
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
+from ombus_schemas.ids import result_entry_id
 
 from ombus_streams.engine.kafka.admission import Admission, RunLimits
 from ombus_streams.engine.kafka.partition import Partition
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.threads import Threads
+from ombus_streams.memory.effects import Run
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.runtime.errors import (
     Closed,
@@ -112,6 +114,7 @@ class Performer:
             partition=partition.number,
             session=task.slot[0].decode(),
             effect=type(task.effect).__name__,
+            entry_id=_entry_id(task),
         )
         try:
             session = partition.processor.session(task.slot[0])
@@ -131,7 +134,7 @@ class Performer:
         else:
             self._counts.n_runs += 1
             took_ms = round((time.perf_counter() - began) * 1000)
-            log.info("run.finished", entry_id=entry.id, took_ms=took_ms)
+            log.info("run.finished", took_ms=took_ms)
         finally:
             self._admission.give_back(task.slot)
             self._wake.set()
@@ -153,3 +156,9 @@ class Performer:
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
+
+
+def _entry_id(task: Task) -> str | None:
+    """Return the id the result of a run will have; a prepared one is not recorded yet."""
+    effect = task.effect
+    return result_entry_id(effect.worker, effect.run_id) if isinstance(effect, Run) else None
