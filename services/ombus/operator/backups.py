@@ -1,0 +1,71 @@
+"""An online copy of a data folder that is proved before it is called one."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ombus.operator.errors import Misaddressed
+from ombus.operator.verification import Verification, verify_folder
+from ombus.settings import ProcessSettings
+from ombus.wiring import Engine, open_engine
+
+Tell = Callable[[int, int], None]
+
+
+class NotEmpty(Misaddressed):
+    """The place of the backup holds something."""
+
+    code = "not_empty"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is not empty: name a new folder for the backup")
+        self.folder = folder
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was copied and how it was proved."""
+
+    folder: str
+    n_bytes: int
+    verification: Verification
+
+
+def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell) -> Backup:
+    """Copy what ``engine`` has into the new ``folder`` while others append and fold, and verify it.
+
+    The state is copied before the log, so the copy's log holds all that its state has folded. The
+    copy is a data folder: `ombus --data FOLDER` reads it.
+
+    Raises:
+        NotEmpty: there is something at ``folder``.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise NotEmpty(folder)
+    copies = [
+        (path, folder / path.relative_to(engine.folder))
+        for path in (engine.state.path, engine.dead_letters.path, engine.log.path)
+    ]
+    for done, (source, target) in enumerate(copies):
+        tell(done, len(copies))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy(source, target)
+    copied = msgspec.structs.replace(settings, data=str(folder))
+    made = open_engine(copied, owns=False)
+    try:
+        verification = verify_folder(made)
+    finally:
+        made.close()
+    n_bytes = sum(target.stat().st_size for _, target in copies)
+    return Backup(folder=str(folder), n_bytes=n_bytes, verification=verification)
+
+
+def _copy(source: Path, target: Path) -> None:
+    origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
+    copy = sqlite3.connect(target)
+    try:
+        origin.backup(copy, pages=1_024)
+    finally:
+        copy.close()
+        origin.close()

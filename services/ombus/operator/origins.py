@@ -1,0 +1,141 @@
+"""Where each setting was said, and what was said that nobody reads."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.settings import PROVIDER_KEY, MemorySettings, settings_json
+
+from ombus.settings import KEYS, PREFIX, BadSetting, ProcessSettings
+
+_WORKER: Final = (
+    "model",
+    "instruction",
+    "thinkingLevel",
+    "providerOptions",
+    "requireExplicitModel",
+)
+MEMORY_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "observation": ("messageTokens", *_WORKER),
+    "reflection": ("observationTokens", *_WORKER),
+    "dropper": ("targetTokens", "policy", *_WORKER),
+    "context": (
+        "recentMessages",
+        "recentMessageMaxTokens",
+        "compactAfterTokens",
+        "observationsPoolMaxTokens",
+        "observationsPoolTargetTokens",
+    ),
+    "retrieval": ("pageLimit",),
+}
+"""The groups of memory settings and what each may hold (S17)."""
+MEMORY_SCALARS: Final = (
+    "agentMaxTurns",
+    "passive",
+    "debugLog",
+    "observerChunkMaxTokens",
+    "sharedScopes",
+    "contextWindowTokens",
+    "sessionModel",
+)
+
+
+class Effective(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting that holds."""
+
+    key: str
+    value: JsonValue
+    origin: str
+    """``flag``, ``environment NAME``, a file, or ``default``."""
+
+    @property
+    def shown(self) -> str:
+        return msgspec.json.encode(self.value).decode()
+
+
+def effective(
+    settings: ProcessSettings,
+    flags: AbstractSet[str],
+    environ: Mapping[str, str],
+    files: Sequence[Path],
+) -> list[Effective]:
+    """Return every process setting, then every memory setting; ``files`` go weakest first."""
+    said = [(file, _read(file)) for file in files]
+    found: list[Effective] = []
+    for key in KEYS:
+        name = f"{PREFIX}{key.upper().replace('-', '_')}"
+        origin = next((str(file) for file, content in reversed(said) if key in content), "default")
+        if name in environ:
+            origin = f"environment {name}"
+        if key in flags:
+            origin = "flag"
+        value: JsonValue = msgspec.to_builtins(getattr(settings, key.replace("-", "_")))
+        found.append(Effective(key=key, value=value, origin=origin))
+    memory = settings_json(settings.memory or MemorySettings())
+    groups = [(file, _group(content)) for file, content in said]
+    for key, value in memory.items():
+        items = value.items() if isinstance(value, dict) and key in MEMORY_KEYS else [("", value)]
+        for name, each in items:
+            origin = "default"
+            # Groups merge shallowly: the strongest file that names the group gives all of it.
+            for file, group in groups:
+                if key in group:
+                    inner = group[key]
+                    named = not name or (isinstance(inner, dict) and name in inner)
+                    origin = str(file) if named else "default"
+            path = f"{key}.{name}" if name else key
+            found.append(Effective(key=f"{PROVIDER_KEY}.{path}", value=each, origin=origin))
+    return found
+
+
+def unknown_memory_keys(files: Sequence[Path]) -> list[str]:
+    """Return ``FILE: KEY`` for each memory key that no release of today reads."""
+    found: list[str] = []
+    for file in files:
+        for key, value in _group(_read(file)).items():
+            path = f"{file}: {PROVIDER_KEY}.{key}"
+            if key in MEMORY_KEYS and isinstance(value, dict):
+                found += [f"{path}.{name}" for name in value if name not in MEMORY_KEYS[key]]
+            elif key not in MEMORY_KEYS and key not in MEMORY_SCALARS:
+                found.append(path)
+    return found
+
+
+def parsed(said: Sequence[str]) -> JsonObject:
+    """Return ``group.key=value`` texts as memory settings; a value that is no JSON is text.
+
+    Raises:
+        BadSetting: a text without ``=``, or a key nobody knows.
+    """
+    settings: JsonObject = {}
+    for text in said:
+        path, equals, value = text.partition("=")
+        group, _, name = path.partition(".")
+        known = name in MEMORY_KEYS.get(group, ()) if name else group in MEMORY_SCALARS
+        if not equals or not known:
+            raise BadSetting(text, "is no KEY=VALUE of a memory setting: see `ombus settings`")
+        try:
+            decoded: JsonValue = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            decoded = value
+        if name:
+            inner = settings.setdefault(group, {})
+            assert isinstance(inner, dict)
+            inner[name] = decoded
+        else:
+            settings[group] = decoded
+    return settings
+
+
+def _read(file: Path) -> JsonObject:
+    content: JsonObject = tomllib.loads(file.read_text("utf-8"))
+    return content
+
+
+def _group(content: JsonObject) -> JsonObject:
+    group = content.get(PROVIDER_KEY)
+    return group if isinstance(group, dict) else {}

@@ -1,0 +1,152 @@
+"""A dry run: what other memory settings would have made of a session that is on the log already.
+
+The session's own entries are folded again in a folder that is thrown away; what workers recorded is
+left out, so they run anew under the settings that are tried.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+from ombus_schemas.codec import decode_record
+from ombus_schemas.entries import SCHEMA_VERSION, Entry
+from ombus_schemas.errors import BadRecord
+from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.settings import resolve_settings
+from ombus_streams.memory import reading
+from ombus_streams.memory.tokens import text_tokens
+
+from ombus.operator.desk import Desk
+from ombus.wiring import Engine, open_engine
+
+BATCH: Final = 500
+Tell = Callable[[int, int], None]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the memory of the default leaf comes to."""
+
+    runs: int
+    """Results of workers that are on the log."""
+    observations: int
+    active: int
+    reflections: int
+    dropped: int
+    pool_tokens: int | float
+    context_tokens: int
+    """Of the memory block and the recent messages together."""
+    compactions: int
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The settings in force beside the ones that were tried."""
+
+    session: str
+    entries: int
+    now: Outcome
+    tried: Outcome
+
+
+def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
+    """Return what ``said`` would have made of the session, flushed at its end.
+
+    Nothing is appended to the session. Worker runs cost what the provider costs; the default one
+    costs nothing.
+
+    Raises:
+        SettingRemoved, SettingOutOfRange: the settings make no sense.
+    """
+    resolve_settings(said)
+    tenant, _, session = key.decode().partition("/")
+    with tempfile.TemporaryDirectory(prefix="ombus-trial-") as scratch:
+        settings = msgspec.structs.replace(desk.settings, data=scratch, partitions=1)
+        engine = open_engine(settings, owns=True, clock=desk.clock)
+        try:
+            opening = _control(tenant, session, "trial-settings", None, said)
+            engine.append([opening])
+            n_entries, tip = 0, None
+            batch: list[Entry] = []
+            for entry in _told(desk.engine, key):
+                batch.append(entry)
+                n_entries += 1
+                tip = tip if entry.side else entry.id
+                if len(batch) == BATCH:
+                    engine.append(batch)
+                    batch.clear()
+                    engine.settle()
+                    tell(n_entries, 0)
+            engine.append([*batch, _flush(tenant, session, tip)])
+            engine.settle()
+            tried = outcome(engine, key)
+        finally:
+            engine.close()
+    return Trial(
+        session=key.decode(), entries=n_entries, now=outcome(desk.engine, key), tried=tried
+    )
+
+
+def outcome(engine: Engine, key: bytes) -> Outcome:
+    """Return what the memory of a session has come to."""
+    runs = compactions = 0
+    for record in engine.log.of_key(key):
+        entry = _entry(record.key, record.value)
+        if entry is not None and entry.origin == "worker" and entry.id.startswith("om:"):
+            runs += 1
+            compactions += entry.kind == "compaction"
+    with engine.reading(key) as live:
+        session = live.session
+        leaf = session.leaf(session.head.default_segment)
+        blocks = reading.context(session, leaf)
+        return Outcome(
+            runs=runs,
+            observations=leaf.n_observations,
+            active=leaf.n_active,
+            reflections=leaf.n_reflections,
+            dropped=leaf.n_dropped,
+            pool_tokens=leaf.active_tokens,
+            context_tokens=sum(text_tokens(block.content) for block in blocks),
+            compactions=compactions,
+        )
+
+
+def _told(engine: Engine, key: bytes) -> Iterator[Entry]:
+    """Yield what hosts and importers put on the log: no answers, no settings, no requests."""
+    for record in engine.log.of_key(key):
+        entry = _entry(record.key, record.value)
+        if entry is None or entry.id.startswith("om:"):
+            continue
+        if entry.side and entry.data_type.startswith(("om.settings.", "om.flush.", "om.compact.")):
+            continue
+        yield entry
+
+
+def _entry(key: bytes | None, value: bytes | None) -> Entry | None:
+    try:
+        return decode_record(key, value)
+    except BadRecord:
+        return None
+
+
+def _flush(tenant: str, session: str, tip: str | None) -> Entry:
+    return _side(tenant, session, "trial-flush", tip, {"type": "om.flush.requested"})
+
+
+def _control(
+    tenant: str, session: str, entry_id: str, parent: str | None, said: JsonObject
+) -> Entry:
+    body: JsonObject = {"type": "om.settings.changed", "settings": said}
+    return _side(tenant, session, entry_id, parent, body)
+
+
+def _side(tenant: str, session: str, entry_id: str, parent: str | None, body: JsonObject) -> Entry:
+    return Entry(
+        id=entry_id,
+        session_id=session,
+        tenant_id=tenant,
+        parent_id=parent,
+        kind="custom",
+        schema_version=SCHEMA_VERSION,
+        data=body,
+        side=True,
+    )
