@@ -7,6 +7,7 @@ for transcript in open_transcripts(path, tenant="acme"):
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -50,6 +51,10 @@ _LISTS: Final[dict[str, tuple[str, ...]]] = {
 """The list that holds the rows of a document, the preferred one first."""
 
 
+_OF_ONE: Final = (".json", ".traj")
+"""Names of files that hold one document, also where it is one line."""
+
+
 def open_transcript(
     path: Path | str, *, tenant: str, session: str | None = None, format: str | None = None
 ) -> Transcript:
@@ -74,6 +79,9 @@ def open_transcripts(
     path = Path(path)
     with open_utf8(path) as file:
         found = detect(file)
+        if found.layout == "document_a_line" and path.suffix in _OF_ONE and _is_one_line(file):
+            # Written anew with more in it, it is still the same session: its first row names it.
+            found = Detected(found.name, "one_document")
         if format is not None:
             name = _named(format)
             found = Detected(name, _layout(name, found.layout))
@@ -88,6 +96,10 @@ def open_transcripts(
             if above is not None:
                 own, facts = fit(above.session_id or path.stem), above.facts
             yield from transcripts_of(path, index, tenant=tenant, session=own, copied_facts=facts)
+
+
+def _is_one_line(file: IO[bytes]) -> bool:
+    return sum(row.size != 0 for row in islice(rows_of(file), 2)) == 1
 
 
 def _named(format: str) -> FormatName:

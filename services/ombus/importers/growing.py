@@ -61,7 +61,6 @@ class GrowingTranscript(Transcript):
         self._missing: dict[int, int] = {}
         self._is_on_log: IsOnLog = lambda _: False
         self._n_indexed = self._n_told = 0
-        self._first_told = NO_ROW
 
     @property
     def next_row(self) -> int:
@@ -139,8 +138,6 @@ class GrowingTranscript(Transcript):
     def _settle(self, file: IO[bytes], node: int, at: int) -> None:
         """Place a node for good, below an entry of the log if that is the parent it names."""
         places = self._places
-        if self._first_told == NO_ROW and self._index.offsets[at] >= self._start:
-            self._first_told = node
         if self._first_own == NO_ROW and at not in self._index.copies:
             self._first_own = at
         native = self._native(at, self._missing)

@@ -64,8 +64,6 @@ class Transcript:
         self._first_own = next((at for at in self._nodes if at not in index.copies), NO_ROW)
         self._copied_facts = copied_facts
         self._lineage: Lineage | None = None
-        self._first_told = 0
-        """The node that carries what the file says of the session."""
 
     @property
     def n_rows(self) -> int:
@@ -162,7 +160,7 @@ class Transcript:
         notes: JsonObject = {}
         if node in lineage.missing or node in lineage.rehung:
             notes["missingParent" if node in lineage.missing else "namedParent"] = named(rows[0])
-        if node == self._first_told or at == self._first_own:
+        if node == 0 or at == self._first_own:
             facts = self._facts(at)
             if facts:
                 notes["session"] = facts

@@ -93,7 +93,7 @@ def last_line_end(file: IO[bytes]) -> tuple[int, int]:
 def _first(file: IO[bytes]) -> list[Row]:
     rows: list[Row] = []
     for row in rows_of(file):
-        if row.terminated:
+        if row.terminated or is_object(file, row):
             rows.append(row)
         if len(rows) >= LOOKED_AT:
             break

@@ -51,6 +51,8 @@ class Follower:
         )
         self.transcripts: list[GrowingTranscript] = []
         self.renamed_by_session: dict[str, dict[str, str]] = {}
+        self.has_tail = False
+        """Whether the file ends in a line that is not complete."""
         self._is_loaded = False
         self._held: Held | None = None
 
@@ -143,10 +145,12 @@ class Follower:
             if around[:1] not in (b"\n", b"") and around[1:2] in (b"\n", b"\r"):
                 # The line was taken before its newline was written.
                 self._next += 1 if around[1:2] == b"\n" else len(around) - 1
+        self.has_tail = False
         for row in rows_of(self.file, start=self._next, number=self._number):
             if before is not None and row.offset >= before:
                 return
             if not row.terminated and not (is_quiet and is_object(self.file, row)):
+                self.has_tail = True
                 return
             self._next, self._number = row.end, row.number + 1
             yield row

@@ -210,7 +210,7 @@ class Watcher:
             self._look(found, result)
             return
         self._advance(found.file, follower, result, is_quiet=is_quiet)
-        seen.is_waiting = follower.is_waiting
+        seen.is_waiting = follower.is_waiting or (follower.has_tail and not is_quiet)
 
     def _opened(self, found: Found) -> IO[bytes] | None:
         file = open(found.path, "rb")  # noqa: SIM115 (the follower closes it)
@@ -298,7 +298,14 @@ class Watcher:
             return _as_content(fresh, content)
         if first == before.first:
             # Written anew from its beginning: what is the same is on the log.
-            return msgspec.structs.replace(fresh, format=before.format, session=before.session)
+            return msgspec.structs.replace(
+                fresh,
+                format=before.format,
+                session=before.session,
+                base=before.base,
+                line=before.base + 1,
+                above=before.above,
+            )
         return msgspec.structs.replace(
             fresh,
             format=before.format,
