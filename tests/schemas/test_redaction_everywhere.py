@@ -60,9 +60,14 @@ class Watched:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, watched: Watched) -> Iterator[Engine]:
     logs.configure("debug", as_json=True, secrets=NEEDLES)
-    made = open_engine(tmp_path / "data", Watched())
+    made = open_engine(tmp_path / "data", watched)
     yield made
     made.close()
     structlog.reset_defaults()
@@ -126,7 +131,7 @@ def test_there_are_forty_shapes() -> None:
 
 
 def test_no_shape_is_kept_sent_or_shown(
-    engine: Engine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    engine: Engine, watched: Watched, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     policy = Policy(role="owner", secrets=NEEDLES, patterns=True)
     n_entries, last = 0, None
@@ -166,10 +171,8 @@ def test_no_shape_is_kept_sent_or_shown(
             page = reading.page_at(session, leaf, leaf.tip_id, 100, secrets=NEEDLES)
             found += leaks("page", repr(page))
     assert n_observations > 20, "the secrets went by an observer that says what it saw"
-    provider = engine.interpreter._providers["observer"]
-    assert isinstance(provider, Watched)
-    assert len(provider.asked) > 2
-    found += leaks("prompts", *provider.asked)
+    assert len(watched.asked) > 2
+    found += leaks("prompts", *watched.asked)
     found += leaks("logs", *capsys.readouterr())
     assert found == []
 
@@ -226,7 +229,9 @@ def test_a_dead_letter_without_a_secret_is_the_record_to_the_byte(engine: Engine
     assert sorted(kept, key=repr) == sorted(values, key=repr)
 
 
-def test_what_the_log_holds_by_choice_is_not_sent_to_a_model(engine: Engine) -> None:
+def test_what_the_log_holds_by_choice_is_not_sent_to_a_model(
+    engine: Engine, watched: Watched
+) -> None:
     policy = Policy(role="owner", patterns=False)
     last = None
     for n, shape in enumerate(SHAPES):
@@ -239,10 +244,8 @@ def test_what_the_log_holds_by_choice_is_not_sent_to_a_model(engine: Engine) -> 
     engine.append([admit({**about, **asked}, policy)])
     assert len({name for _, name in leaks("log", *files(engine.folder))}) > 40
     engine.settle()
-    provider = engine.interpreter._providers["observer"]
-    assert isinstance(provider, Watched)
-    assert provider.asked
-    assert leaks("prompts", *provider.asked) == []
+    assert watched.asked
+    assert leaks("prompts", *watched.asked) == []
     records = engine.log.of_key(session_key(TENANT, "s"))
     written = [record.value or b"" for record in records if b'"id":"om:' in (record.value or b"")]
     assert written
