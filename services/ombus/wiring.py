@@ -16,6 +16,7 @@ from ombus_streams.engine.traces import TraceFiles
 from ombus_streams.providers.anthropic import MAX_TOKENS, Anthropic
 from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.openai import OpenAI
+from ombus_streams.runtime.callbacks import Callback, CompactionWatch
 from ombus_streams.runtime.dispatch import Dispatch
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
@@ -88,7 +89,20 @@ def open_engine(
         partitions=settings.partitions,
         secrets=settings.secrets,
         ahead=settings.models.ahead,
+        watch=watch_of(settings) if owns else None,
     )
+
+
+def watch_of(settings: ProcessSettings) -> CompactionWatch | None:
+    """Return who asks the host's ``should-compact``, if there is one.
+
+    Raises:
+        NoSuchCallback: the name leads to no function.
+    """
+    said = settings.models.callbacks
+    if said.should_compact is None:
+        return None
+    return CompactionWatch(Callback(said.should_compact, said.seconds))
 
 
 def staff_of(settings: ProcessSettings, clock: Clock, environ: Mapping[str, str]) -> Staff:

@@ -44,7 +44,9 @@ def usage(
         for account in accounts:
             shown = object_of(account)
             del shown["group"]
-            say_json({**{name: account.group[at] for at, name in enumerate(groups)}, **shown})
+            for name, value in zip(groups, account.group, strict=True):
+                shown[name] = value
+            say_json(shown)
         return
     if not accounts:
         note("no model was asked")

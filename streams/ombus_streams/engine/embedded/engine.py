@@ -28,9 +28,10 @@ from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.ahead import AheadPolicy
+from ombus_streams.runtime.callbacks import CompactionWatch
 from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import RuntimeFault
-from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.interpreter import Interpreter, iso
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
 from ombus_streams.runtime.scheduler import Scheduler, Task
@@ -70,8 +71,12 @@ class Engine:
         max_sessions: int = MAX_CACHED_SESSIONS,
         max_batch: int = MAX_BATCH,
         ahead: AheadPolicy | None = None,
+        watch: CompactionWatch | None = None,
     ) -> None:
         self.folder, self.clock, self.max_batch = folder, clock, max_batch
+        self._watch = watch
+        self._grown: dict[bytes, None] = {}
+        """Sessions about which the host is to be asked whether to compact them."""
         self._ownership = Ownership(folder)
         if owns:
             self._ownership.acquire()
@@ -94,8 +99,8 @@ class Engine:
                 for partition in range(self.log.partitions):
                     store = self.state.store(partition)
                     processor = Processor(
-                    store, self.log, partition, max_sessions=max_sessions, secrets=secrets
-                )
+                        store, self.log, partition, max_sessions=max_sessions, secrets=secrets
+                    )
                     self.processors[partition] = processor
                     self.schedulers[partition] = Scheduler(processor, ahead=ahead)
                 stores = {each: known.store for each, known in self.processors.items()}
@@ -120,6 +125,8 @@ class Engine:
                 continue
             n_records += batch.n_records
             self.schedulers[partition].touch(batch.sessions)
+            if self._watch is not None:
+                self._grown.update(dict.fromkeys(batch.sessions))
             if batch.n_dead_letters:
                 _log.warning(
                     "records.dead_lettered", partition=partition, n_records=batch.n_dead_letters
@@ -186,6 +193,8 @@ class Engine:
                 running = {each for each in running if not _is_over(each)}
                 for task in self.due(MAX_RUNS - len(running)):
                     running.add(asyncio.create_task(self.perform(task)))
+                if self._grown and len(running) < MAX_RUNS:
+                    running.add(asyncio.create_task(self.watch()))
                 await asyncio.sleep(0)
                 if not n_records and not any(each.done() for each in running):
                     await self._wait(stop, running)
@@ -193,6 +202,19 @@ class Engine:
             for each in running:
                 each.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    async def watch(self) -> bool:
+        """Ask the host about sessions that have grown; return whether any is to be compacted."""
+        grown, self._grown = self._grown, {}
+        is_any = False
+        for key in grown if self._watch is not None else ():
+            session = self.processors[self.log.partition_of(key)].session(key)
+            assert self._watch is not None
+            entry = await self._watch.request(session, iso(self.clock.now()))
+            if entry is not None:
+                await asyncio.to_thread(self.append, [entry])
+                is_any = True
+        return is_any
 
     def lag(self) -> int:
         """Return how many records nobody has folded yet, whoever the owner is."""
