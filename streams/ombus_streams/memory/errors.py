@@ -5,6 +5,7 @@ MemoryFault (RuntimeError)
 ├── MissingParent     an entry names a parent that is not among the entries
 ├── DuplicateEntry    two entries share an id
 ├── ParentCycle       following parents comes back to where it was
+├── RowUnreadable     a stored row does not decode: the store is damaged, or of another fold
 └── SizeExceeded      a text or a payload is larger than its cap, with nothing left to trim
 
 An argument of a wrong type is a ``TypeError``, a number out of its range a ``ValueError``. None
@@ -46,6 +47,17 @@ class ParentCycle(MemoryFault):
     def __init__(self, entry_id: str) -> None:
         super().__init__(f"entry {entry_id!r} is its own ancestor: a chain ends at a root")
         self.entry_id = entry_id
+
+
+class RowUnreadable(MemoryFault):
+    """A stored row holds bytes no fold of this version writes."""
+
+    def __init__(self, session: str, row: str) -> None:
+        super().__init__(
+            f"the {row} of session {session} cannot be read: `ombus verify` shows what differs, "
+            "`ombus rebuild` folds it anew from the log"
+        )
+        self.session, self.row = session, row
 
 
 class SizeExceeded(MemoryFault):

@@ -14,6 +14,7 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.settings import MemorySettings
 
 from ombus_streams.memory import keys
+from ombus_streams.memory.errors import RowUnreadable
 from ombus_streams.memory.head import (
     NEVER,
     TRUNK,
@@ -67,16 +68,14 @@ class Session:
         value = self.rows.get(key)
         if value is None:
             return None
-        row: RowType = _DECODERS[kind].decode(value)
-        return row
+        return _decoded(key, value, kind)
 
     def scan(
         self, prefix: bytes, kind: type[RowType], start: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, RowType]]:
         """Yield decoded rows under ``prefix``, in key order or backwards."""
-        decoder = _DECODERS[kind]
         for key, value in self.rows.scan(prefix, start, reverse):
-            yield key, decoder.decode(value)
+            yield key, _decoded(key, value, kind)
 
     def write(self, key: bytes, row: object) -> None:
         try:
@@ -157,6 +156,14 @@ class Session:
         known = self.invalid_from()
         for name in row.ids:
             known.setdefault(name, row.ordinal)
+
+
+def _decoded(key: bytes, value: bytes, kind: type[RowType]) -> RowType:
+    try:
+        row: RowType = _DECODERS[kind].decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RowUnreadable(*keys.described(key)) from error
+    return row
 
 
 def chain(
