@@ -133,6 +133,7 @@ def _open_provider(opening: Opening) -> ModelProvider:
                 forced_turns=spec.forced_turns,
                 max_tokens=spec.max_tokens,
                 timeout_seconds=spec.timeout_seconds,
+                names_ids=spec.names_ids,
             )
         case "anthropic":
             return Anthropic(

@@ -42,10 +42,9 @@ TALK = (
     ("user", "The test TestParse fails with: expected 3, got 4. Please fix it."),
     ("assistant", "Fixed: the loop in parse.go read one item too many. All 12 tests pass now."),
     ("user", "Never push to the main branch. Open a pull request instead."),
-    ("assistant", "I opened pull request 42 from the branch fix-parse."),
 )
 SETTINGS: JsonObject = {
-    "observation": {"messageTokens": 40},
+    "observation": {"messageTokens": 10_000},
     "reflection": {"observationTokens": 1},
     "dropper": {"targetTokens": 1},
     "agentMaxTurns": 1,
@@ -97,7 +96,8 @@ def _remember(port: int, *, streams: bool) -> int:
         name="llama.cpp",
         streams=streams,
         tool_choice="named",
-        max_tokens=220,
+        max_tokens=400,
+        names_ids=True,
         timeout_seconds=600,
     )
     dispatch = Dispatch(SystemClock())

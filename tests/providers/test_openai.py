@@ -3,13 +3,22 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.providers.openai import OpenAI
-from ombus_streams.runtime.provider import ModelProvider, Text, ToolCall, TurnFailed, Usage
+from ombus_streams.runtime.provider import (
+    Material,
+    ModelProvider,
+    Text,
+    ToolCall,
+    TurnFailed,
+    Usage,
+)
 
 from tests.providers.asking import FOLLOW_UP, ask, asked_of, request
 from tests.providers.wire import Reply, error, events, whole
+from tests.support.ledgers import message
 
 pytest.importorskip("openai", reason="the extra `openai` is not installed")
 
@@ -142,6 +151,21 @@ def test_a_forced_tool_is_forced_once_so_a_run_can_end() -> None:
     assert first.asked[0].body["tool_choice"] == named
     assert second.asked[0].body["tool_choice"] == "auto"
     assert first.asked[0].headers["authorization"] == "Bearer no-key"
+
+
+def test_ids_may_be_named_in_the_schema_for_servers_that_decode_by_it() -> None:
+    def naming(url: str) -> ModelProvider:
+        return OpenAI("m", base_url=url, names_ids=True)
+
+    asked = msgspec.structs.replace(
+        request(), material=Material(sources=(message("e1", "x"), message("e2", "y")))
+    )
+    _, server = asked_of(naming, streamed(), asked=asked)
+
+    (tool,) = server.asked[0].body["tools"]
+    properties = tool["function"]["parameters"]["properties"]
+    assert properties["sourceEntryIds"]["items"]["enum"] == ["e1", "e2"]
+    assert properties["content"] == {"type": "string"}
 
 
 def test_thinking_and_output_limit_are_told_in_the_servers_words() -> None:

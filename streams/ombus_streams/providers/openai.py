@@ -25,6 +25,7 @@ from ombus_streams.providers.toolcalls import CallBuilder
 from ombus_streams.runtime.provider import (
     ModelRequest,
     Text,
+    Tool,
     ToolCall,
     TurnEvent,
     TurnFailed,
@@ -41,6 +42,8 @@ NO_KEY: Final = "no-key"
 """What a server that asks for no credential is sent: the SDK insists on one."""
 TIMEOUT_SECONDS: Final = 120.0
 
+MAX_NAMED_IDS: Final = 256
+_ID_LISTS: Final = frozenset({"sourceEntryIds", "supportingObservationIds", "observationIds"})
 _FIXED: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "n"}
 )
@@ -69,11 +72,15 @@ class OpenAI:
         forced_turns: int = 1,
         max_tokens: int | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        names_ids: bool = False,
     ) -> None:
         """``tool_choice`` holds for the first ``forced_turns`` turns of a run, ``auto`` after them:
 
-        a run ends with a turn that calls nothing.
+        a run ends with a turn that calls nothing. ``names_ids`` lists the ids an item may cite in
+        the tool's schema: a server that decodes by schema then cannot let a small model make one
+        up, at the price of tools that differ from run to run and so of the prompt cache.
         """
+        self._names_ids = names_ids
         self.name, self.model = name, model
         self._key, self._base_url = api_key or NO_KEY, base_url or OFFICIAL
         self._streams, self._max_tokens = streams, max_tokens
@@ -139,7 +146,7 @@ class OpenAI:
                     "function": {
                         "name": tool.name,
                         "description": tool.description,
-                        "parameters": tool.parameters,
+                        "parameters": _named(tool, request) if self._names_ids else tool.parameters,
                     },
                 }
                 for tool in request.tools
@@ -208,6 +215,22 @@ def messages_of(transcript: tuple[JsonObject, ...]) -> list[JsonObject]:
                 text = "".join(str(block["text"]) for block in blocks)
                 messages.append({"role": role, "content": text})
     return messages
+
+
+def _named(tool: Tool, request: ModelRequest) -> JsonObject:
+    """Return the tool's schema with the ids that the run was shown."""
+    shown = request.material.sources or request.material.observations
+    ids: list[JsonValue] = [item.id for item in shown]
+    listed: JsonObject = {
+        "type": "array",
+        "items": {"type": "string", "enum": ids[:MAX_NAMED_IDS]},
+        "minItems": 1,
+    }
+    properties = cast(JsonObject, tool.parameters.get("properties", {}))
+    named: JsonObject = {
+        name: listed if name in _ID_LISTS else schema for name, schema in properties.items()
+    }
+    return {**tool.parameters, "properties": named}
 
 
 class _Answer:

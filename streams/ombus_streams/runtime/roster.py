@@ -76,6 +76,9 @@ class ProviderSpec(
     forced_turns: int = 1
     max_tokens: int | None = None
     timeout_seconds: float = 120.0
+    names_ids: bool = False
+    """List the ids an item may cite in the tool's schema: for small models behind a server that
+    decodes by schema."""
 
 
 class WorkerSpec(
