@@ -238,9 +238,9 @@ def _fields(value: "msgspec.Struct") -> "Mapping[str, JsonValue]":
 def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
-    from ombus_streams.providers.extractive import Extractive
+    from ombus.eval.remembering import PROVIDER
 
-    return {"ombus": version("ombus"), "provider": Extractive.model}
+    return {"ombus": version("ombus"), "provider": PROVIDER}
 
 
 def _say_versions(measure: str, source: str) -> None:

@@ -36,6 +36,8 @@ from ombus_streams.providers.tuning import DEFAULT, Tuning
 
 from ombus.wiring import Engine
 
+PROVIDER: Final = Extractive.model
+"""What is measured; numbers of another version are other numbers."""
 TENANT: Final = "eval"
 SESSION: Final = "s"
 KEY: Final = f"{TENANT}/{SESSION}".encode()
