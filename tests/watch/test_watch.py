@@ -281,6 +281,34 @@ def test_a_file_rotated_out_of_sight_is_read_to_its_end(tmp_path: Path) -> None:
         assert texts(watch.entries(watch.sessions()[0])) == ["one", "two", "three"]
 
 
+def test_files_rotated_before_anybody_looked_are_read_in_order(tmp_path: Path) -> None:
+    with watching(tmp_path) as watch:
+        path = watch.folder / "chat.jsonl"
+        for at, text in enumerate(("one", "two")):
+            append(path, talk(text))
+            path.rename(path.with_name(f"chat.jsonl.{2 - at}"))
+        append(path, talk("three"))
+
+        assert watch.round() == 3
+        (session,) = watch.sessions()
+        assert watch.parents(session) == {"L1": None, "L2": "L1", "L3": "L2"}
+        assert texts(watch.entries(session)) == ["one", "two", "three"]
+
+
+def test_a_copy_made_before_a_file_was_cut_is_read_for_its_end_alone(tmp_path: Path) -> None:
+    with watching(tmp_path) as watch:
+        path = watch.folder / "chat.jsonl"
+        append(path, talk("one"))
+        watch.round()
+        append(path, talk("two"))
+        path.with_name("chat.jsonl.1").write_bytes(path.read_bytes())
+        path.write_bytes(line(talk("three")))
+
+        assert watch.round() + watch.round() == 2
+        (session,) = watch.sessions()
+        assert sorted(texts(watch.entries(session))) == ["one", "three", "two"]
+
+
 def test_documents_are_read_again_when_they_changed(tmp_path: Path) -> None:
     with watching(tmp_path) as watch:
         path = watch.folder / "chat.json"

@@ -1,6 +1,7 @@
 """The files under watched folders, found by looking: no inotify, so any file system will do."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ import msgspec
 from ombus.watch.positions import FileId
 
 SUFFIXES: Final = (".jsonl", ".ndjson", ".json", ".traj")
+_ROTATED: Final = re.compile(r"(?P<origin>.+\.(?:jsonl|ndjson))[.-][0-9][0-9T:._-]*")
 _SKIPPED: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 MAX_DEPTH: Final = 32
 
@@ -23,10 +25,16 @@ class Found(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
+def origin_of(path: str) -> str:
+    """Return the name a rotated file had: ``a.jsonl`` of ``a.jsonl.1`` and ``a.jsonl-20260501``."""
+    found = _ROTATED.fullmatch(path)
+    return path if found is None else found["origin"]
+
+
 def found_under(
     roots: Sequence[Path], known: Collection[FileId], leave_out: Path
 ) -> Iterator[Found]:
-    """Yield files whose name ends like a transcript's, and known ones whatever they are called.
+    """Yield files named like transcripts, rotated or not, and known ones whatever they are called.
 
     A root may be a file. Links to folders are not followed; ``leave_out`` and what cannot be read
     is passed over.
@@ -54,7 +62,7 @@ def found_under(
                 if each.name not in _SKIPPED:
                     waiting.append((each.path, depth + 1))
             elif each.is_file(follow_symlinks=False):
-                is_named = each.name.endswith(SUFFIXES)
+                is_named = each.name.endswith(SUFFIXES) or origin_of(each.name) != each.name
                 if not is_named and each.inode() not in inodes:
                     continue
                 entry = _found(each.path)

@@ -26,7 +26,7 @@ from ombus.operator.intake import Taker, import_file
 from ombus.watch.content import Content, content_of, fingerprint, first_line, last_line_end
 from ombus.watch.follower import Follower
 from ombus.watch.positions import FileId, Position, Positions
-from ombus.watch.scan import Found, found_under
+from ombus.watch.scan import Found, found_under, origin_of
 
 _SOON_S: Final = 0.2
 MAX_OPEN: Final = 64
@@ -90,8 +90,11 @@ class Watcher:
         present = {each.file for each in found}
         for file in [file for file in self._followers if file not in present]:
             self._vanished(file, result)
+        for each in found:
+            if each.file not in self._known and origin_of(each.path) != each.path:
+                self._adopt(each)
         # A file that was followed before its place was taken comes before the one that took it.
-        for each in sorted(found, key=lambda one: (one.file not in self._known, one.changed_ns)):
+        for each in sorted(found, key=self._order):
             if self._stop.is_set():
                 break
             result.files += 1
@@ -162,7 +165,7 @@ class Watcher:
                 end, line = last_line_end(file)
                 position = Position(
                     path=found.path,
-                    origin=found.path,
+                    origin=origin_of(found.path),
                     offset=end,
                     line=line,
                     start=end,
@@ -174,6 +177,22 @@ class Watcher:
             _log.warning("file.failed", path=found.path, error=str(error))
             return
         self._put(found.file, position)
+
+    def _order(self, found: Found) -> tuple[bool, bool, int]:
+        is_rotated = origin_of(found.path) != found.path
+        return found.file not in self._known, not is_rotated, found.changed_ns
+
+    def _adopt(self, found: Found) -> None:
+        """Take a copy that was made before a file was cut for that file as it was."""
+        try:
+            with open(found.path, "rb") as file:
+                for _, position in self._positions.of_origin(origin_of(found.path)):
+                    if position.offset and self._is_same(file, found, position):
+                        copied = msgspec.structs.replace(position, path=found.path)
+                        self._put(found.file, copied)
+                        return
+        except OSError as error:
+            _log.warning("file.failed", path=found.path, error=str(error))
 
     def _look(self, found: Found, result: Round) -> None:
         now, seen = self._now(), self._seen.get(found.file)
@@ -266,10 +285,11 @@ class Watcher:
 
     def _predecessor(self, found: Found, result: Round) -> Position | None:
         """Return what was followed under this path before, read to its end."""
-        before = self._positions.of_origin(found.path)
+        origin = origin_of(found.path)
+        before = self._positions.of_origin(origin)
         if not before:
             return None
-        file, position = max(before, key=lambda each: each[1].generation)
+        file, position = max(before, key=lambda each: (each[1].generation, each[1].path == origin))
         follower = self._followers.get(file)
         if follower is not None:
             self._advance(file, follower, result, is_quiet=True)
@@ -286,7 +306,7 @@ class Watcher:
             content = content_of(file, name)
         if content is None:
             return None
-        fresh = Position(path=found.path, origin=found.path)
+        fresh = Position(path=found.path, origin=origin_of(found.path))
         if before is None:
             return _as_content(fresh, content)
         first = first_line(file)
