@@ -10,9 +10,7 @@ of tools in their final state, then conclusions of the assistant; each a publish
 (``lines.TEMPLATES``) with its exact sources. Harness text and a tool's prose are never speech.
 """
 
-import math
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Final
 
 from ombus_schemas.entries import Entry
@@ -23,7 +21,6 @@ from ombus_streams.memory.coverage import NOT_SOURCES
 from ombus_streams.memory.tokens import branch_tokens, item_tokens, text_tokens
 from ombus_streams.providers.dialogue import dialogue_lines, is_dialogue
 from ombus_streams.providers.lines import (
-    IDENTIFIER,
     RANK,
     STANDING,
     Kind,
@@ -43,6 +40,7 @@ from ombus_streams.providers.speech import (
     pasted,
     spoken,
 )
+from ombus_streams.providers.telling import Telling, texts_of
 from ombus_streams.providers.topics import droppable, reflections
 from ombus_streams.providers.tuning import DEFAULT, Tuning
 from ombus_streams.runtime.provider import Material, ModelRequest, ToolCall, TurnEvent
@@ -157,7 +155,7 @@ def candidates(sources: Sequence[Entry]) -> list[Line]:
     outcomes = Outcomes()
     lines: list[Line] = []
     last = _last_words(sources)
-    rarity = _Rarity(sources)
+    rarity = Telling(sources)
     for place, entry in enumerate(sources):
         if entry.message is None or entry.origin in NOT_SOURCES:
             continue
@@ -195,31 +193,7 @@ def _standing(lines: Sequence[Line], least: float) -> Iterator[Line]:
             yield line
 
 
-class _Rarity:
-    """How telling the words of a span are among these sources."""
-
-    def __init__(self, sources: Iterable[Entry]) -> None:
-        self._n_texts = 0
-        self._n_by_word: Counter[str] = Counter()
-        for entry in sources:
-            for text in _texts(entry):
-                self._n_texts += 1
-                self._n_by_word.update(set(words(text[:2_000])))
-
-    def score(self, text: str) -> float:
-        """Return the weight of the telling words, names and identifiers, for its length."""
-        found = set(words(text))
-        if not found:
-            return 0.0
-        n_texts = self._n_texts + 1
-        rare = sum(math.log(n_texts / (1 + self._n_by_word[word])) for word in found)
-        named = len(IDENTIFIER.findall(text)) + sum(
-            1 for word in text.split()[1:] if word[:1].isupper()
-        )
-        return (rare + 2 * named) / math.sqrt(8 + text_tokens(text))
-
-
-def _of_user(entry_id: str, place: int, text: str, rarity: _Rarity) -> Iterator[Line]:
+def _of_user(entry_id: str, place: int, text: str, rarity: Telling) -> Iterator[Line]:
     found: list[Line] = []
     said = spoken(text)
     for passage in passages(said):
@@ -236,7 +210,7 @@ def _of_user(entry_id: str, place: int, text: str, rarity: _Rarity) -> Iterator[
 
 
 def _of_assistant(
-    entry_id: str, place: int, text: str, is_last: bool, rarity: _Rarity
+    entry_id: str, place: int, text: str, is_last: bool, rarity: Telling
 ) -> list[Line]:
     found: list[Line] = []
     for passage in passages(spoken(text), is_talk):
@@ -248,7 +222,7 @@ def _of_assistant(
     return found[: MAX_LAST_PASSAGES if is_last else MAX_PASSING_PASSAGES]
 
 
-def _copied(entry_id: str, place: int, text: str, rarity: _Rarity) -> list[Line]:
+def _copied(entry_id: str, place: int, text: str, rarity: Telling) -> list[Line]:
     found = [
         _line("copied", "medium", passage, entry_id, place, rarity)
         for passage in passages(spoken(text))
@@ -257,7 +231,7 @@ def _copied(entry_id: str, place: int, text: str, rarity: _Rarity) -> list[Line]
 
 
 def _line(
-    kind: Kind, relevance: Relevance, text: str, entry_id: str, place: int, rarity: _Rarity
+    kind: Kind, relevance: Relevance, text: str, entry_id: str, place: int, rarity: Telling
 ) -> Line:
     return Line(
         kind=kind,
@@ -306,7 +280,7 @@ def _last_words(sources: Sequence[Entry]) -> frozenset[int]:
     found: set[int] = set()
     latest: int | None = None
     for place, entry in enumerate(sources):
-        texts = any(True for _ in _texts(entry))
+        texts = any(True for _ in texts_of(entry))
         if texts and _speaker(entry) == "assistant":
             latest = place
         elif texts and _speaker(entry) == "user" and latest is not None:
@@ -315,10 +289,3 @@ def _last_words(sources: Sequence[Entry]) -> frozenset[int]:
     if latest is not None:
         found.add(latest)
     return frozenset(found)
-
-
-def _texts(entry: Entry) -> Iterator[str]:
-    for block in entry.message.content if entry.message is not None else ():
-        text = block.get("text")
-        if block.get("type") == "text" and isinstance(text, str) and text.strip():
-            yield text
