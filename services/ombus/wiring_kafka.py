@@ -32,6 +32,7 @@ __all__ = [
     "connection_for",
     "open_kafka_log",
     "plan_topics",
+    "require_extra",
 ]
 
 PREFIX: Final = "OMBUS_KAFKA_"
@@ -81,7 +82,7 @@ def open_kafka_log(connection: Connection, topic: str = ENTRIES) -> "KafkaLog":
         BrokerError: see its way out.
         BadSetting: the extra is not installed.
     """
-    _require_extra()
+    require_extra()
     from ombus_streams.engine.kafka.log import KafkaLog
 
     return KafkaLog(connection, topic)
@@ -100,7 +101,7 @@ def plan_topics(
         BrokerError: see its way out.
         BadSetting: the extra is not installed.
     """
-    _require_extra()
+    require_extra()
     from ombus_streams.engine.kafka import topics as engine
 
     return asyncio.run(engine.plan(connection, topics, production=production, tiered=tiered))
@@ -120,7 +121,7 @@ def apply_topics(
         BrokerError: see its way out.
         BadSetting: the extra is not installed.
     """
-    _require_extra()
+    require_extra()
     from ombus_streams.engine.kafka import topics as engine
 
     clock = SystemClock()
@@ -139,7 +140,12 @@ def acl_commands(found: Sequence[Rule], connection: Connection) -> list[str]:
     return commands(found, {}, connection.bootstrap_servers)
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
+    """Say how to install what Kafka needs, if it is not there.
+
+    Raises:
+        BadSetting: it is not.
+    """
     try:
         import ombus_streams.engine.kafka.broker_errors
     except ModuleNotFoundError as error:

@@ -76,11 +76,7 @@ async def run(told: Told, stop: asyncio.Event, report: bool = True) -> None:
             instance=told.instance,
             group_prefix=place.topic,
             fold=FoldOptions(max_batch=told.max_batch),
-            limits=RunLimits(
-                max_runs=told.max_runs,
-                max_runs_per_tenant=told.max_runs,
-                max_runs_per_provider=told.max_runs,
-            ),
+            limits=RunLimits(max_runs=told.max_runs, max_tenant_runs=told.max_runs),
             membership=Membership(commit_interval=timedelta(milliseconds=200)),
             stop_within=timedelta(seconds=5),
         ),

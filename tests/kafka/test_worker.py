@@ -30,6 +30,7 @@ from tests.kafka.world import (
     Place,
     append_all,
     embedded_rows,
+    ids_on,
     make_place,
     records_of,
     rows_in,
@@ -217,15 +218,6 @@ def test_two_workers_join_and_leave_under_load(place: Place, log: KafkaLog, tmp_
     given_up = {str(each["entry_id"]) for each in first.events("run.given_up")}
     assert given_up
     assert given_up <= ids_on(log)
-
-
-def ids_on(log: KafkaLog) -> set[str]:
-    return {
-        decode(record.value).id
-        for partition in range(log.partitions)
-        for record in records_of(log, partition)
-        if record.value is not None
-    }
 
 
 def shares(child: Child) -> int:

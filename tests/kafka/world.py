@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus_schemas.codec import decode
 from ombus_streams.engine.created import LOG_KEY
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.store import StateFile
@@ -134,3 +135,12 @@ def until(holds: Callable[[], bool], within: float, what: str) -> None:
 def append_all(log: KafkaLog, drafts: Sequence[Draft]) -> None:
     for start in range(0, len(drafts), 500):
         log.append(drafts[start : start + 500])
+
+
+def ids_on(log: KafkaLog) -> set[str]:
+    return {
+        decode(record.value).id
+        for partition in range(log.partitions)
+        for record in records_of(log, partition)
+        if record.value is not None
+    }

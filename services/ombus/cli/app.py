@@ -23,6 +23,7 @@ from ombus.cli import (
 )
 from ombus.cli.replay import replay
 from ombus.cli.shell import Flags
+from ombus.cli.worker import worker
 
 _EPILOG = (
     "The data folder is --data, else OMBUS_DATA, else `data` in ./ombus.toml or "
@@ -116,6 +117,7 @@ def options(
 
 
 app.command("up", rich_help_panel="Work")(operating.up)
+app.command("worker", rich_help_panel="Work")(worker)
 app.command("import", rich_help_panel="Work")(writing.import_files)
 app.command("watch", rich_help_panel="Work")(watching.watch)
 app.command("export", rich_help_panel="Work")(exporting.export)

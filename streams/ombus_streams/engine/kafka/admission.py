@@ -1,7 +1,10 @@
-"""How many effects may be under way at once: in the process, for a tenant, for a provider."""
+"""How many effects may be under way at once, in the process and for one tenant.
+
+Models have bounds of their own behind this (``runtime.dispatch``: providers, budgets); here is what
+keeps one process, and one tenant's backlog in it, from starting more than it can finish.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
 
 import msgspec
 
@@ -12,18 +15,16 @@ class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one worker process."""
 
     max_runs: int = 64
-    max_runs_per_tenant: int = 32
-    max_runs_per_provider: int = 64
+    max_tenant_runs: int = 32
 
 
 class Admission:
     """Counts effects under way. One object a process, whatever the number of partitions."""
 
-    def __init__(self, limits: RunLimits, provider_by_worker: Mapping[str, str]) -> None:
-        self._limits, self._provider_by_worker = limits, dict(provider_by_worker)
+    def __init__(self, limits: RunLimits) -> None:
+        self._limits = limits
         self._n_runs = 0
         self._by_tenant = Counter[bytes]()
-        self._by_provider = Counter[str]()
 
     @property
     def n_runs(self) -> int:
@@ -35,26 +36,21 @@ class Admission:
 
     def take(self, slot: Slot) -> bool:
         """Count one more effect, or say that there is no room for it now."""
-        tenant, provider = self._named(slot)
-        if (
-            self.n_free <= 0
-            or self._by_tenant[tenant] >= self._limits.max_runs_per_tenant
-            or self._by_provider[provider] >= self._limits.max_runs_per_provider
-        ):
+        tenant = _tenant(slot)
+        if self.n_free <= 0 or self._by_tenant[tenant] >= self._limits.max_tenant_runs:
             return False
         self._n_runs += 1
         self._by_tenant[tenant] += 1
-        self._by_provider[provider] += 1
         return True
 
     def give_back(self, slot: Slot) -> None:
         """Count one less: the effect has ended, however it ended."""
-        tenant, provider = self._named(slot)
+        tenant = _tenant(slot)
         self._n_runs -= 1
         self._by_tenant[tenant] -= 1
-        self._by_provider[provider] -= 1
         if not self._by_tenant[tenant]:
             del self._by_tenant[tenant]
 
-    def _named(self, slot: Slot) -> tuple[bytes, str]:
-        return slot[0].partition(b"/")[0], self._provider_by_worker.get(slot[2], "")
+
+def _tenant(slot: Slot) -> bytes:
+    return slot[0].partition(b"/")[0]

@@ -22,7 +22,7 @@ from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
 from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.errors import Closed, RetryableError, StalePosition
-from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position
+from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position, StateStore
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
 
 MAX_BATCH: Final = 1_000
@@ -51,6 +51,14 @@ class Reader(Protocol):
     async def read_from(self, offsets: Mapping[int, int]) -> None: ...
 
 
+class Accounts(Protocol):
+    """Who keeps what runs cost, in the store of their partition."""
+
+    def adopt(self, partition: int, store: StateStore) -> None: ...
+
+    def release(self, partition: int) -> None: ...
+
+
 class Assignment:
     """What is assigned now. ``fail`` is told of what must end the worker; ``wake`` of news."""
 
@@ -65,6 +73,7 @@ class Assignment:
         state: RocksState,
         clock: Clock,
         secrets: Sequence[str],
+        accounts: Accounts,
         threads: Threads,
         counts: Counts,
         wake: Callable[[], None],
@@ -80,6 +89,7 @@ class Assignment:
         self._role, self._options, self._secrets = role, options, tuple(secrets)
         self._entries, self._dead_letters, self._state = log, dead_letters, state
         self._clock, self._threads, self._counts = clock, threads, counts
+        self._accounts = accounts
         self._wake, self._fail = wake, fail
         self._generation = 0
         self._reopening: set[asyncio.Task[None]] = set()
@@ -118,6 +128,8 @@ class Assignment:
         if not closing:
             return
         n_given_up = sum(each.n_running for each in closing)
+        for each in closing:
+            self._accounts.release(each.number)
         await asyncio.gather(*(each.close() for each in closing))
         _log.info(
             "partitions.revoked",
@@ -208,6 +220,7 @@ class Assignment:
 
     def _take_over(self, partition: Partition) -> None:
         self.partitions[partition.number] = partition
+        self._accounts.adopt(partition.number, partition.processor.store)
         if self._role.emits:
             partition.start_sending(self._append_dead_letters)
         self.reached(partition.number, partition.next_offset)
@@ -225,6 +238,7 @@ class Assignment:
         """Close a partition that cannot go on, and open it again after a while."""
         opened = self.partitions.pop(number, None)
         if opened is not None:
+            self._accounts.release(number)
             await opened.close()
         self._later(number, reason)
 

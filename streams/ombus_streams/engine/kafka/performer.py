@@ -6,7 +6,7 @@ and whoever owns the partition then decides it again.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -36,7 +36,9 @@ from ombus_streams.runtime.ports import Clock, Draft, EntryLog, Position
 from ombus_streams.runtime.scheduler import Task
 
 TICK: Final = timedelta(seconds=1)
-"""How long a delayed effect waits at most beyond its time."""
+"""How long nothing is looked at while nothing happens."""
+SHORTEST_WAIT: Final = timedelta(milliseconds=20)
+"""Before effects that are delayed, or had no room, are looked at again."""
 APPEND_DELAYS: Final = tuple(timedelta(seconds=each) for each in (0.5, 1, 2, 4, 8))
 """A result is appended again after each of these, before its run is given up and paid again."""
 
@@ -53,13 +55,12 @@ class Performer:
         interpreter: Interpreter,
         clock: Clock,
         limits: RunLimits,
-        provider_by_worker: Mapping[str, str],
         threads: Threads,
         counts: Counts,
         fail: Callable[[Exception], None],
     ) -> None:
         self._role, self._entries, self._interpreter, self._clock = role, log, interpreter, clock
-        self._admission = Admission(limits, provider_by_worker)
+        self._admission = Admission(limits)
         self._threads, self._counts, self._fail = threads, counts, fail
         self._wake = asyncio.Event()
         self._n_looks = 0
@@ -76,9 +77,10 @@ class Performer:
         """Start what is due whenever something has changed, and once a tick; never ends."""
         while True:
             self._wake.clear()
-            self._start_due(partitions())
+            there = partitions()
+            self._start_due(there)
             with suppress(TimeoutError):
-                async with asyncio.timeout(TICK.total_seconds()):
+                async with asyncio.timeout(self._wait(there).total_seconds()):
                     await self._wake.wait()
 
     async def ended(self, within: timedelta) -> None:
@@ -103,6 +105,13 @@ class Performer:
             if scheduler is not None:
                 for task in scheduler.due(now_ms, n_free, self._admission.take):
                     partition.start(self._perform(partition, task))
+
+    def _wait(self, partitions: Sequence[Partition]) -> timedelta:
+        """Return how long to wait if nothing happens: to the next time that is known."""
+        schedulers = (each.scheduler for each in partitions)
+        times = [at for each in schedulers if each and (at := each.next_at_ms()) is not None]
+        until = timedelta(milliseconds=min(times) - self._now_ms()) if times else TICK
+        return max(SHORTEST_WAIT, min(until, TICK))
 
     async def _perform(self, partition: Partition, task: Task) -> None:
         scheduler = partition.scheduler

@@ -5,7 +5,7 @@ cancelled when their partition is revoked and decided again by whoever owns it t
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -45,10 +45,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """One role on one log. It does not own log and state: who made them closes them.
-
-    ``provider_by_worker`` names who answers each worker, so that runs are bounded by provider.
-    """
+    """One role on one log. It does not own log and state: who made them closes them."""
 
     def __init__(
         self,
@@ -60,20 +57,19 @@ class Worker:
         state: RocksState,
         interpreter: Interpreter,
         clock: Clock,
-        provider_by_worker: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
         self.role, self.options, self._connection = role, options, connection
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._threads, self._counts = Threads(f"ombus-{role.name}"), Counts()
         self._app: BatchApp | None = None
+        interpreter.staff.keep_accounts(log.partition_of, {})
         self._performer = Performer(
             role.name,
             log,
             interpreter,
             clock,
             options.limits,
-            provider_by_worker or {},
             self._threads,
             self._counts,
             self._fail,
@@ -88,6 +84,7 @@ class Worker:
             state,
             clock,
             secrets,
+            interpreter.staff,
             self._threads,
             self._counts,
             self._performer.wake,

@@ -1,0 +1,154 @@
+"""The part of the composition root that makes a worker process on Kafka.
+
+Each role of the process has its own rows, its own consumer group and its own accounts; they share
+the connection to the log, the memory of RocksDB, and the event loop.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+from ombus_streams.engine.kafka.status import WorkerStatus
+from ombus_streams.memory.head import FOLD_VERSION
+from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.ports import Clock
+from ombus_streams.runtime.provider import ModelProvider, WorkerName
+from ombus_streams.runtime.roster import Fixed
+from ombus_streams.runtime.staff import Staff
+
+from ombus.settings import BadSetting, ProcessSettings
+from ombus.wiring import SystemClock, extractive_providers, staff_of
+from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
+
+if TYPE_CHECKING:
+    from ombus_streams.engine.kafka.threads import Threads
+    from ombus_streams.engine.kafka.worker import Worker
+
+__all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "state_folder"]
+
+ROLE_NAMES: Final = ("observer", "reflector", "dropper", "compactor", "projector", "all")
+KAFKA_FOLDER: Final = "kafka"
+"""Under the data folder: what this machine has folded from Kafka."""
+
+Watch = Callable[[Sequence[WorkerStatus]], None]
+
+
+def state_folder(data: Path, instance: str, role: str) -> Path:
+    """Return where the rows of one role of one instance lie, for this fold version."""
+    return data / KAFKA_FOLDER / instance / f"{role}-v{FOLD_VERSION}"
+
+
+async def run_workers(
+    settings: ProcessSettings,
+    connection: Connection,
+    roles: Sequence[str],
+    instance: str,
+    stop: asyncio.Event,
+    watch: Watch,
+    topic: str = ENTRIES,
+    dead_letters: str = DEAD_LETTERS,
+    *,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] = os.environ,
+    watch_seconds: float = 1.0,
+) -> None:
+    """Run the workers until ``stop`` is set; the first that fails ends all of them.
+
+    ``watch`` is told how far they are, again and again.
+
+    Raises:
+        LogContradicts, BrokerError, StoreError: see their way out.
+        BadSetting: a name is no role, or the extra is not installed.
+    """
+    require_extra()
+    _check(roles)
+    from ombus_streams.engine.kafka.library_logs import forwarded
+    from ombus_streams.engine.kafka.rocks import Memory
+    from ombus_streams.engine.kafka.threads import Threads
+
+    clock = clock or SystemClock()
+    with ExitStack() as opened:
+        opened.enter_context(forwarded())
+        log = await asyncio.to_thread(open_kafka_log, connection, topic)
+        opened.callback(log.close)
+        letters = await asyncio.to_thread(open_kafka_log, connection, dead_letters)
+        opened.callback(letters.close)
+        memory, computing = Memory(), Threads("ombus-compute", 1)
+
+        def make(role: str) -> "Worker":
+            from ombus_streams.engine.kafka.admission import RunLimits
+            from ombus_streams.engine.kafka.assignment import FoldOptions
+            from ombus_streams.engine.kafka.roles import ROLES
+            from ombus_streams.engine.kafka.store import RocksState
+            from ombus_streams.engine.kafka.worker import Worker, WorkerOptions
+
+            state = RocksState(state_folder(settings.folder, instance, role), memory)
+            opened.callback(state.close)
+            caps = settings.models.caps
+            options = WorkerOptions(
+                instance=instance,
+                # Members of a group read the same topic.
+                group_prefix="ombus" if topic == ENTRIES else topic,
+                fold=FoldOptions(ahead=settings.models.ahead),
+                limits=RunLimits(max_runs=caps.max_runs, max_tenant_runs=caps.max_tenant_runs),
+            )
+            staff = _staff(settings, clock, environ, computing)
+            interpreter = Interpreter(staff, clock, secrets=settings.secrets)
+            return Worker(
+                ROLES[role], options, connection, log, letters, state, interpreter, clock,
+                settings.secrets,
+            )  # fmt: skip
+
+        try:
+            await _run([make(role) for role in roles], stop, watch, watch_seconds)
+        finally:
+            await computing.close()
+
+
+async def _run(
+    workers: Sequence["Worker"], stop: asyncio.Event, watch: Watch, watch_seconds: float
+) -> None:
+    ending = asyncio.Event()
+    running = {asyncio.create_task(worker.run(ending)) for worker in workers}
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        while not stop.is_set() and not any(each.done() for each in running):
+            watch([worker.status() for worker in workers])
+            await asyncio.wait(
+                {stopped, *running}, timeout=watch_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+    finally:
+        stopped.cancel()
+        ending.set()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+
+
+def _staff(
+    settings: ProcessSettings, clock: Clock, environ: Mapping[str, str], computing: "Threads"
+) -> Staff:
+    """Return who does the work; the model-free provider computes, so it does that in a thread."""
+    if settings.models.providers:
+        return staff_of(settings, clock, environ)
+    from ombus_streams.engine.kafka.threads import Threaded
+
+    providers: dict[WorkerName, ModelProvider] = {
+        name: Threaded(provider, computing) for name, provider in extractive_providers().items()
+    }
+    return Staff(Fixed(providers))
+
+
+def _check(roles: Sequence[str]) -> None:
+    for role in roles:
+        if role not in ROLE_NAMES:
+            raise BadSetting(f"worker {role}", f"is none of {', '.join(ROLE_NAMES)}")
+    if "all" in roles and len(roles) > 1:
+        raise BadSetting("worker all", "does the work of every other one: name it alone")
+    if len(set(roles)) < len(roles):
+        raise BadSetting("worker", "is named twice")
