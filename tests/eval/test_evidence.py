@@ -91,6 +91,15 @@ def test_the_memory_keeps_to_its_budget_is_readable_and_beats_the_window(budget:
     assert found.held > found.window + 0.15
 
 
+def test_the_users_newest_message_counts_when_the_other_speaks_last() -> None:
+    said = (*SAID[:3], *(f"And another {word} thing happened to me" for word in "abcdefgh"))
+    one = talk(asked("Ghent", "D1:2"), said=said)
+    turns = one.sessions["session_1"]
+    turns[3:] = [msgspec.structs.replace(turn, speaker="Bo") for turn in turns[3:]]
+
+    assert measured([one], 0.5).ratio <= 0.5
+
+
 def test_the_target_is_met_on_what_is_invented() -> None:
     assert measured([conversation_of(seed) for seed in (3, 4)]).held >= 0.45
 

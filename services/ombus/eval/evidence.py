@@ -115,9 +115,11 @@ def tally(one: Conversation, budget: float, variant: Plan = UNCHANGED) -> _Tally
     weights = [text_tokens(turn.text) for turn in turns]
     most = budget * sum(weights)
     keep = _window_size(weights, most)
-    plan = msgspec.structs.replace(
-        variant, line_tokens=most - sum(weights[-keep:]), keep_recent=keep
-    )
+    shown = set(range(len(turns))[-keep:])
+    # The user's newest message is always in the window, wherever it stands.
+    shown.update([place for place, one in enumerate(turns) if one.speaker == turns[0].speaker][-1:])
+    room = max(0.0, most - sum(weights[place] for place in shown))
+    plan = msgspec.structs.replace(variant, line_tokens=room, keep_recent=keep)
     found = remember(entries, plan)
     place_by_id = {entry_id: place for place, entry_id in enumerate(ids)}
     window = frozenset(place_by_id[entry_id] for entry_id in found.window_ids)
