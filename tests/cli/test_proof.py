@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from ombus.settings import ProcessSettings
 from ombus.wiring import Ownership, open_engine, state_folder
 from ombus_streams.memory import keys
@@ -69,7 +70,7 @@ def test_a_flipped_byte_in_any_family_of_rows_is_found_and_named(
     remembered("append", session, stdin=EXTRAS.replace("SOURCE", str(sources[0]["id"])))
     remembered("view")
     one_of = {family_of(key): (partition, key, value) for partition, key, value in rows(folder)}
-    assert set("hiespwvlodrqkang\0") <= set(one_of)
+    assert set("hiespwvlorkang\0") <= set(one_of)
 
     for family, (partition, key, value) in one_of.items():
         flipped = value[:-1] + bytes((value[-1] ^ 1,)) if value else b"\1"
@@ -171,8 +172,11 @@ def test_a_switch_that_was_cut_short_is_finished_by_the_next_owner(
     assert [each.name for each in folder.glob("memory-*")] == [live.name]
 
 
-def test_the_demo_shows_the_whole_way_and_leaves_nothing_behind(cli: Cli) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("ombus-*"))
+def test_the_demo_shows_the_whole_way_and_leaves_nothing_behind(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
 
     done = cli("demo")
 
@@ -181,7 +185,7 @@ def test_the_demo_shows_the_whole_way_and_leaves_nothing_behind(cli: Cli) -> Non
     assert "byte-equal to line 2 of the file" in done.out
     assert "with 0 model calls" in done.out
     assert "0 entries added, 79 duplicates" in done.out
-    assert not set(Path(tempfile.gettempdir()).glob("ombus-*")) - before
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_the_demo_may_be_kept(cli: Cli, tmp_path: Path) -> None:

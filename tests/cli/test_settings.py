@@ -48,7 +48,7 @@ def test_values_of_the_environment_are_read_as_what_they_are() -> None:
     ("text", "path", "fact"),
     [
         ('dta = "x"', "dta", "is no setting"),
-        ("[kafka]\nx = 1", "kafka", "is no setting"),
+        ("[rabbit]\nx = 1", "rabbit", "is no setting"),
         ("data = 3", "data", "does not fit"),
         ('data = ""', "data", "is empty"),
         ('tenant = "_system"', "tenant", "is no tenant id"),

@@ -15,7 +15,6 @@ import msgspec
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Observation
-from ombus_schemas.settings import resolve_settings
 from ombus_streams.memory import reading
 from ombus_streams.memory.recall import RecalledObservation
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent
@@ -80,7 +79,7 @@ def run(keep: Path | None = None) -> None:
 
 
 def _run(sample: Path, folder: Path) -> None:
-    settings = ProcessSettings(data=str(folder), memory=resolve_settings(SETTINGS))
+    settings = ProcessSettings(data=str(folder), memory_said=SETTINGS)
     provider = Counted(extractive_providers()["observer"])
     providers: Providers = {"observer": provider, "reflector": provider, "dropper": provider}
     with Desk(settings, needs_log=False, providers=providers) as desk:
