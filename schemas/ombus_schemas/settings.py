@@ -155,6 +155,9 @@ class MemorySettings(msgspec.Struct, kw_only=True, frozen=True, rename="camel", 
     passive: bool = False
     """Whether the memory only reads: nothing is observed, reflected, dropped or compacted."""
     debug_log: bool = False
+    """Whether every request and answer of this session's runs is written to its trace."""
+    show_worker_notifications: bool = True
+    """Whether whoever runs the workers is told of each finished run of this session."""
     observer_chunk_max_tokens: int | None = None
     """``None``: a share of the worker model's window, see ``chunk_max_tokens``."""
     shared_scopes: tuple[SharedScope, ...] = ()
@@ -214,6 +217,7 @@ def resolve_settings(
         agent_max_turns=_count(said.get("agentMaxTurns"), "agentMaxTurns", 16, MAX_AGENT_TURNS),
         passive=_is_truthy(said.get("passive")),
         debug_log=_is_truthy(said.get("debugLog")),
+        show_worker_notifications=said.get("showWorkerNotifications") is not False,
         observer_chunk_max_tokens=_whole(said.get("observerChunkMaxTokens"), 1),
         shared_scopes=shared_scopes_of(said.get("sharedScopes")),
         context_window_source="settings" if _whole(window, 1) is not None else "model",
@@ -308,6 +312,8 @@ def settings_json(settings: MemorySettings) -> JsonObject:
         "passive": settings.passive,
         "debugLog": settings.debug_log,
     }
+    if not settings.show_worker_notifications:
+        result["showWorkerNotifications"] = False
     if settings.observer_chunk_max_tokens is not None:
         result["observerChunkMaxTokens"] = settings.observer_chunk_max_tokens
     if settings.shared_scopes:

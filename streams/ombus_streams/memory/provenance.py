@@ -65,6 +65,11 @@ def said_in(entry: Entry) -> str:
     return "\n".join(_strings([*blocks, entry.data, entry.summary]))
 
 
+def words_of(text: str) -> str:
+    """Return the words of a text, each between blanks: what repeats it whatever its marks are."""
+    return _spaced(_words(text))
+
+
 class Quotable:
     """The texts a run was shown, by whose they are: finds out whom an item quotes."""
 
@@ -91,7 +96,7 @@ class Quotable:
     def _of(self, name: str) -> str:
         words = self._words.get(name)
         if words is None:
-            words = self._words[name] = _spaced(_words(self._texts[name]))
+            words = self._words[name] = words_of(self._texts[name])
         return words
 
 

@@ -25,6 +25,7 @@ from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory import keys
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
+from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.ahead import AheadPolicy
@@ -164,7 +165,9 @@ class Engine:
             scheduler.cancelled(task.slot)
             raise
         scheduler.appended(task.slot, position)
-        _log.info(
+        settings = settings_of(session, session.leaf(task.effect.segment))
+        tell = _log.info if settings.show_worker_notifications else _log.debug
+        tell(
             "run.finished",
             worker=task.effect.worker,
             effect=type(task.effect).__name__,

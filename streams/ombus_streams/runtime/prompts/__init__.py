@@ -17,7 +17,7 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, json_text
 from ombus_schemas.records import Observation, Reflection
 
-from ombus_streams.memory.provenance import origin_mark, origin_of
+from ombus_streams.memory.provenance import origin_mark, origin_of, words_of
 from ombus_streams.memory.redact import redact_text, redacted_json_text
 from ombus_streams.memory.serialize import serialize_entry
 from ombus_streams.runtime.limits import join
@@ -182,11 +182,12 @@ def dropper_text(
 def is_control_text(content: str, system: str) -> bool:
     """Say whether ``content`` repeats what steers a model instead of what was said (case B15).
 
-    That is a mark only a harness writes, or a whole sentence of the worker's own system text.
+    That is a mark only a harness writes, or a whole sentence of the worker's own system text, in
+    whatever case and punctuation.
     """
     if any(mark in content for mark in _CONTROL_MARKS):
         return True
-    said = _BLANKS.sub(" ", content)
+    said = words_of(content)
     return any(sentence in said for sentence in _sentences(system))
 
 
@@ -198,8 +199,8 @@ def _fenced(worker: WorkerName) -> str:
 
 @lru_cache(maxsize=16)
 def _sentences(system: str) -> tuple[str, ...]:
-    found = _SENTENCE.split(_BLANKS.sub(" ", system))
-    return tuple(item for item in found if item.count(" ") >= _MIN_ECHO_WORDS - 1)
+    found = map(words_of, _SENTENCE.split(_BLANKS.sub(" ", system)))
+    return tuple(item for item in found if item.count(" ") > _MIN_ECHO_WORDS)
 
 
 def _line(item: Observation | Reflection) -> str:
