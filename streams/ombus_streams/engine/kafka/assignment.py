@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from ombus_streams.engine.kafka.partition import Partition
-from ombus_streams.engine.kafka.records import KafkaRecord, log_record
 from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.store import RocksState
@@ -146,12 +145,12 @@ class Assignment:
             each.cancel()
         await asyncio.gather(*reopening, return_exceptions=True)
 
-    async def fold(self, partition: int, records: Sequence[KafkaRecord]) -> int | None:
+    async def fold(self, partition: int, records: Sequence[LogRecord]) -> int | None:
         """Fold records; return the next offset, all below it durable. ``None``: not open."""
         opened = self.partitions.get(partition)
         if opened is None:
             return None
-        unfolded = opened.unfolded([log_record(record) for record in records])
+        unfolded = opened.unfolded(records)
         try:
             if unfolded and unfolded[0].offset > opened.next_offset:
                 await self._check_gap(opened, unfolded[0].offset)

@@ -36,9 +36,10 @@ def assigned(partitions: Sequence[int], members: Collection[Member]) -> dict[Mem
     return found
 
 
-def _weight(member: Member, partition: int) -> bytes:
+def _weight(member: Member, partition: int) -> tuple[bytes, str]:
+    # The member id is another one after every start: it decides between equals alone.
     instance, member_id = member
-    return hashlib.sha256(f"{instance}\0{partition}\0{member_id}".encode()).digest()
+    return hashlib.sha256(f"{instance}\0{partition}".encode()).digest(), member_id
 
 
 class InstanceAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # no types there

@@ -24,7 +24,8 @@ from faust.types.app import AppT
 from mode.types import ServiceT
 
 from ombus_streams.engine.kafka.assignor import assignor_of
-from ombus_streams.engine.kafka.records import KafkaRecord
+from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.runtime.ports import LogRecord
 
 POLL_SECONDS: Final = 0.5
 """How long one look for records waits where there are none."""
@@ -49,7 +50,7 @@ class Batches(Protocol):
         """Close partitions: nothing of them is written after this returns."""
         ...
 
-    async def fold(self, partition: int, records: Sequence[KafkaRecord]) -> int | None:
+    async def fold(self, partition: int, records: Sequence[LogRecord]) -> int | None:
         """Fold records; return the next offset once everything below it is durable.
 
         ``None``: the partition is not open, so nothing was done.
@@ -150,7 +151,8 @@ class BatchConsumer(driver.Consumer):
                 raise
 
     async def _hand_over(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
-        next_offset = await self._batches.fold(tp.partition, records)
+        found = [log_record(record) for record in records]
+        next_offset = await self._batches.fold(tp.partition, found)
         if next_offset is not None:
             self._durable[tp] = next_offset
             self._read_offset[tp] = next_offset - 1
