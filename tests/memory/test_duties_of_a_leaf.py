@@ -180,3 +180,13 @@ def test_the_memory_block_keeps_its_bytes_while_no_memory_changes(n_more: int) -
 
     session = driver.session()
     assert reading.context(session, session.leaf(1))[0] == before
+
+
+def test_a_backlog_earns_one_compaction_when_it_is_worked_off_not_one_a_run() -> None:
+    driver = driver_with(200, tokens=20, observe=100, compact=500, recent=2)
+
+    driver.settle(max_steps=200)
+
+    log = entries_of(driver.log.records, KEY)
+    assert len([each for each in log if each.kind == "compaction"]) == 1
+    assert len(bodies(driver, "om.observations.recorded")) > 20

@@ -45,7 +45,8 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 def decide(session: Session, leaf: LeafHead) -> RunCompactor | RefuseCompaction | None:
     """Return the compaction the leaf has earned or was asked for, its refusal, or nothing.
 
-    A request waits for the flushes before it, and for the end of the host's run.
+    A request waits for the flushes before it, and for the end of the host's run. The threshold
+    waits for what the observer owes: with a backlog each of its runs would earn a compaction.
     """
     settings = settings_of(session, leaf)
     request = leaf.compact_requests[0] if leaf.compact_requests else None
@@ -53,7 +54,10 @@ def decide(session: Session, leaf: LeafHead) -> RunCompactor | RefuseCompaction 
         return _refusal(session, leaf, request.cause, "passive")
     if settings.passive or is_run_active(session, leaf):
         return None
-    if request is None and leaf.chain_tokens < settings.context.compact_after_tokens:
+    if request is None and (
+        leaf.chain_tokens < settings.context.compact_after_tokens
+        or leaf.threshold_ordinal > leaf.coverage_ordinal
+    ):
         return None
     if request is not None and leaf.flushes:
         return None
