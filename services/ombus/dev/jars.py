@@ -1,5 +1,6 @@
 """The jars of Apache Kafka's broker, fetched once by Maven and kept in the user's cache."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -46,7 +47,8 @@ def broker_jars() -> Path:
         ToolMissing: there is no Maven.
         DevError: Maven failed; with the end of what it said.
     """
-    kept = _cache() / f"kafka-{kafka_version()}"
+    pom = hashlib.sha256((project() / "pom.xml").read_bytes()).hexdigest()[:8]
+    kept = _cache() / f"kafka-{kafka_version()}-{pom}"
     if kept.is_dir():
         return kept
     mvn = require_tool("mvn", "fetches the broker's jars", "maven")

@@ -18,7 +18,7 @@ import msgspec
 
 from ombus.dev.errors import DevError
 from ombus.dev.jars import broker_jars, kafka_version, project
-from ombus.dev.kraft import Broker, server_properties
+from ombus.dev.kraft import Broker, Security, server_properties
 from ombus.dev.metadata import live_brokers
 from ombus.dev.processes import HOST, Process, free_ports, require_tool
 
@@ -26,7 +26,7 @@ HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 """A broker is small: the page cache does its work, and two cores are all there may be."""
 MAX_BROKERS: Final = 5
 _FORMAT_SECONDS: Final = 60
-_PORTS: Final = 4
+_PORTS: Final = 5
 _STATE: Final = "cluster.json"
 
 
@@ -66,8 +66,10 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return len(live_brokers(HOST, broker.client_port)) == len(self.brokers)
 
 
-def up(folder: Path, n_brokers: int = 1) -> Cluster:
+def up(folder: Path, n_brokers: int = 1, security: Security | None = None) -> Cluster:
     """Start the cluster of ``folder``, made if there is none, and return once it answers.
+
+    ``security`` counts when it is made.
 
     Raises:
         ToolMissing: Java or Maven is not there.
@@ -78,7 +80,7 @@ def up(folder: Path, n_brokers: int = 1) -> Cluster:
         raise DevError("--brokers", f"is {n_brokers}", f"name 1 to {MAX_BROKERS}")
     cluster = find(folder)
     if cluster is None:
-        cluster = _make(folder.absolute(), n_brokers)
+        cluster = _make(folder.absolute(), n_brokers, security)
     elif len(cluster.brokers) != n_brokers:
         fact = f"holds a cluster of {len(cluster.brokers)} brokers"
         raise DevError(str(folder), fact, "delete it with `ombus dev kafka down --wipe` first")
@@ -110,7 +112,7 @@ def down(folder: Path, *, wipe: bool = False) -> int:
     return n_running
 
 
-def _make(folder: Path, n_brokers: int) -> Cluster:
+def _make(folder: Path, n_brokers: int, security: Security | None) -> Cluster:
     ports = free_ports(n_brokers * _PORTS)
     brokers = tuple(
         Broker(
@@ -119,6 +121,7 @@ def _make(folder: Path, n_brokers: int) -> Cluster:
             proxied_port=ports[_PORTS * number + 1],
             advertised_port=ports[_PORTS * number + 2],
             controller_port=ports[_PORTS * number + 3],
+            secured_port=ports[_PORTS * number + 4],
         )
         for number in range(n_brokers)
     )
@@ -129,18 +132,18 @@ def _make(folder: Path, n_brokers: int) -> Cluster:
         brokers=brokers,
     )
     with ThreadPoolExecutor(len(brokers)) as pool:
-        list(pool.map(lambda broker: _format(cluster, broker), brokers))
+        list(pool.map(lambda broker: _format(cluster, broker, security), brokers))
     # Last: a folder without it was never finished and is made anew.
     (folder / _STATE).write_bytes(msgspec.json.encode(cluster))
     return cluster
 
 
-def _format(cluster: Cluster, broker: Broker) -> None:
+def _format(cluster: Cluster, broker: Broker, security: Security | None) -> None:
     folder = cluster.process(broker.node_id).folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config = folder / "server.properties"
-    config.write_text(server_properties(broker, cluster.brokers, folder), "utf-8")
+    config.write_text(server_properties(broker, cluster.brokers, folder, security), "utf-8")
     command = _java(
         "kafka.tools.StorageTool", "format", "-t", cluster.cluster_id, "-c", str(config)
     )
@@ -152,6 +155,11 @@ def _format(cluster: Cluster, broker: Broker) -> None:
         raise DevError(
             "the storage of a broker", f"could not be formatted\n  {said}\n", "see above"
         )
+
+
+def tool(main: str, *arguments: str) -> list[str]:
+    """Return the command of one of Kafka's own tools, by its Java class."""
+    return _java(main, *arguments)
 
 
 def _java(main: str, *arguments: str) -> list[str]:

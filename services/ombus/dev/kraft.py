@@ -23,13 +23,26 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     advertised_port: int
     """Where clients that came through a proxy are sent: the proxy listens here."""
     controller_port: int
+    secured_port: int = 0
+    """SASL_SSL, if the cluster was made with ``Security``; nothing listens here otherwise."""
 
     @property
     def address(self) -> str:
         return f"{HOST}:{self.client_port}"
 
 
-def server_properties(broker: Broker, brokers: Sequence[Broker], folder: Path) -> str:
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """One more listener, with TLS and passwords, to try out what production will ask for."""
+
+    keystore: str
+    """A PEM file: the brokers' private key (PKCS 8), and their certificate for 127.0.0.1."""
+    password_by_user: dict[str, str]
+    """For the mechanism PLAIN. Whoever comes through the other listeners may do everything."""
+
+
+def server_properties(
+    broker: Broker, brokers: Sequence[Broker], folder: Path, security: Security | None = None
+) -> str:
     """Return the configuration of ``broker`` with its data in ``folder``."""
     n_replicas = min(3, len(brokers))
     voters = ",".join(f"{each.node_id}@{HOST}:{each.controller_port}" for each in brokers)
@@ -69,4 +82,24 @@ def server_properties(broker: Broker, brokers: Sequence[Broker], folder: Path) -
         "background.threads": 2,
         "log.cleaner.dedupe.buffer.size": 8_388_608,
     }
+    if security is not None:
+        for name, value in _secured(broker, security).items():
+            properties[name] = f"{properties[name]},{value}" if name in properties else value
     return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _secured(broker: Broker, security: Security) -> dict[str, str]:
+    """Return what is added for the listener SECURED, to lists where there are some."""
+    address = f"SECURED://{HOST}:{broker.secured_port}"
+    users = " ".join(f'user_{name}="{word}"' for name, word in security.password_by_user.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    prefix = "listener.name.secured"
+    return {
+        "listeners": address,
+        "advertised.listeners": address,
+        "listener.security.protocol.map": "SECURED:SASL_SSL",
+        f"{prefix}.ssl.keystore.type": "PEM",
+        f"{prefix}.ssl.keystore.location": security.keystore,
+        f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
+        f"{prefix}.plain.sasl.jaas.config": f"{module} required {users};",
+    }

@@ -20,7 +20,7 @@ import msgspec
 from ombus.dev.errors import NotReady, ToolMissing
 
 HOST: Final = "127.0.0.1"
-START_WITHIN: Final = timedelta(seconds=60)
+START_WITHIN: Final = timedelta(seconds=120)
 STOP_WITHIN: Final = timedelta(seconds=20)
 _PAUSE_SECONDS: Final = 0.05
 _TAIL_LINES: Final = 15
@@ -42,10 +42,9 @@ class Process(msgspec.Struct, frozen=True):
         """The number of the running process, ``None`` if it does not run."""
         try:
             pid = int(self._pid_file.read_text("ascii"))
-            command = _command_line(pid)
+            return pid if _belongs_to(pid, self.folder) else None
         except (OSError, ValueError):
             return None
-        return pid if str(self.folder) in command else None
 
     def start(self, command: Sequence[str], environ: dict[str, str] | None = None) -> None:
         """Start ``command``, which must name the folder; nothing happens if it runs already."""
@@ -161,16 +160,20 @@ def _install(package: str) -> str:
     return f"install it, on Debian with `apt-get install -y {package}`"
 
 
-def _command_line(pid: int) -> str:
-    """Return the command line of a process; empty for a zombie.
+def _belongs_to(pid: int, folder: Path) -> bool:
+    """Say whether the process of this number lives and was started over ``folder``.
 
     Raises:
         OSError: there is no such process.
     """
-    proc = Path(f"/proc/{pid}/cmdline")
-    if proc.parent.parent.is_dir():
-        return proc.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    found = subprocess.run(
-        ["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
-    )
-    return found.stdout
+    proc = Path(f"/proc/{pid}")
+    if not proc.parent.is_dir():
+        asked = ["ps", "-p", str(pid), "-o", "command="]
+        found = subprocess.run(asked, capture_output=True, text=True, check=False)
+        return str(folder) in found.stdout
+    command = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    if command:
+        return str(folder) in command
+    # A zombie has none, and neither has a program in the moment it takes another's place.
+    state = (proc / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    return state not in ("Z", "X")
