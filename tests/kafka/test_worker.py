@@ -25,7 +25,7 @@ from ombus_streams.engine.kafka.snapshot import reading
 from ombus_streams.runtime.ports import Draft
 
 from tests.kafka.child import Child, Told, settled
-from tests.kafka.traffic import Feed, drafts_of, traffic
+from tests.kafka.traffic import Feed, drafts_of, traffic, transcripts
 from tests.kafka.world import (
     Place,
     append_all,
@@ -102,14 +102,15 @@ def assert_every_entry_is_folded_once(
 def test_the_same_log_gives_the_same_bytes_on_both_engines(
     place: Place, log: KafkaLog, tmp_path: Path
 ) -> None:
-    append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=40)))
+    entries = [*traffic(N_ENTRIES, n_sessions=40), *transcripts()]
+    append_all(log, drafts_of(entries))
     child = Child(Told(place=place))
     until(lambda: settled(log, [child]), 120, "all is folded and every run has ended")
     assert child.status is not None
     assert child.status.n_runs > 20
     assert child.stop() == 0
     n_rows = assert_rows_are_the_log_s(log, place, tmp_path)
-    assert n_rows > N_ENTRIES
+    assert n_rows > len(entries)
 
 
 def test_a_worker_killed_at_random_moments_loses_and_doubles_nothing(

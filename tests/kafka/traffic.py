@@ -7,9 +7,11 @@ conflicts and types of tomorrow; every session is one publisher, so its order is
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus.importers import Imported, open_transcripts
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
@@ -17,6 +19,7 @@ from ombus_streams.runtime.ports import Draft, EntryLog
 
 from tests.support.sessions import chat, fact, settings
 
+SHARED: Final = Path(__file__).parents[3] / "shared" / "transcripts"
 FED_AT_ONCE: Final = 25
 TENANTS: Final = ("acme", "beta", "gamma")
 
@@ -109,6 +112,18 @@ def traffic(
     chance = random.Random(seed)
     tellers = [Teller(number, seed, observe_tokens) for number in range(n_sessions)]
     return [chance.choice(tellers).next() for _ in range(n_entries)]
+
+
+def transcripts() -> list[Entry]:
+    """Return the entries of real transcripts, which are not ours to commit; nothing elsewhere."""
+    files = sorted(SHARED.rglob("*.json*")) if SHARED.is_dir() else []
+    return [
+        item.entry
+        for file in files
+        for transcript in open_transcripts(file, tenant="real")
+        for item in transcript
+        if isinstance(item, Imported)
+    ]
 
 
 def drafts_of(entries: Sequence[Entry]) -> list[Draft]:
