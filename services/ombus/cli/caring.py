@@ -140,7 +140,10 @@ def try_settings(
     json: Json = False,
     data: Data = None,
 ) -> None:
-    """Show what these memory settings would have made of a session. Nothing is appended."""
+    """Show what these settings over those in force would have made of a session, at what cost.
+
+    A dry run: nothing is appended and no model is asked; the model-free provider answers.
+    """
     from ombus.operator.lookup import chosen_session
     from ombus.operator.origins import parsed
     from ombus.operator.trial import try_settings as run_trial
@@ -152,7 +155,8 @@ def try_settings(
     if json:
         say_json(found)
         return
-    say(f"{found.session}: {found.entries:,} entries")
+    say(f"{found.session}: {found.entries:,} entries folded again")
+    say(f"cost: {found.turns:,} questions to a model over about {found.read_tokens:,} tokens")
     now, tried = object_of(found.now), object_of(found.tried)
     rows = [("", "NOW", "TRIED")]
     rows += [(key, f"{now[key]:,}", f"{tried[key]:,}") for key in now]
@@ -162,10 +166,10 @@ def try_settings(
 
 def _told(found: "Story") -> list[str]:
     if found.state == "not_found":
-        return [f"{found.id}: no record of this leaf names it"]
+        return [f"{found.id}: no record of this leaf names it; try another --session or --leaf"]
     relevance = f" ({found.relevance})" if found.relevance else ""
     lines = [f"{found.kind} {found.id}{relevance}: {found.state.replace('_', ' ')}"]
-    lines.append(found.content if found.content is not None else "(its content is withheld)")
+    lines.append(found.content if found.content is not None else "(withheld: it is invalidated)")
     noun = "from" if found.kind == "observation" else "rests on"
     lines.append(f"{noun} {', '.join(found.source_ids) or 'nothing named'}")
     return [*lines, *map(_happened, found.events)]
@@ -175,9 +179,9 @@ def _happened(event: "Event") -> str:
     from datetime import UTC, datetime
 
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="seconds")
-    line = f"{at}  {event.what.replace('_', ' ')}"
+    line = f"{at}  {_WORDS.get(event.what, event.what.replace('_', ' '))}"
     if event.why is not None:
-        line += f" ({event.why})"
+        line += f" ({_VERDICTS.get(event.why, event.why)})"
     line += f" by {event.entry_id}"
     made = event.produced_by
     if made is not None:
@@ -189,3 +193,20 @@ def _happened(event: "Event") -> str:
         }
         line += "".join(f", {name} {value}" for name, value in details.items() if value)
     return line
+
+
+_WORDS = {
+    "carried": "carried over into a compaction",
+    "trimmed": "trimmed: active, but left out of a compaction's payload",
+    "hidden": "hidden: what it rests on was dropped",
+    "bound": "bound to a scope",
+    "drop_not_accepted": "a drop was not accepted",
+}
+_VERDICTS = {
+    "stale_base": "stale_base: another run had answered before",
+    "bad_anchor": "bad_anchor: what it says it covers is not where it hangs",
+    "not_accepted": "not_accepted: a record that it read is not accepted on this leaf",
+    "invalidated": "invalidated: its sources were while the run was under way",
+    "superseded": "superseded: a newer decision or a scope stands before it",
+    "no_progress": "no_progress: it goes no further than the last one",
+}

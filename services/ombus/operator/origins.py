@@ -8,8 +8,14 @@ from typing import Final
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import PROVIDER_KEY, MemorySettings, settings_json
+from ombus_schemas.settings import (
+    PROVIDER_KEY,
+    MemorySettings,
+    resolve_settings,
+    settings_json,
+)
 
+from ombus.memory_settings import PASSIVE, of_environment
 from ombus.settings import KEYS, PREFIX, BadSetting, ProcessSettings
 
 _WORKER: Final = (
@@ -37,6 +43,7 @@ MEMORY_SCALARS: Final = (
     "agentMaxTurns",
     "passive",
     "debugLog",
+    "showWorkerNotifications",
     "observerChunkMaxTokens",
     "sharedScopes",
     "contextWindowTokens",
@@ -54,7 +61,7 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        return msgspec.json.encode(self.value).decode()
+        return _json(self.value)
 
 
 def effective(
@@ -76,17 +83,19 @@ def effective(
         value: JsonValue = msgspec.to_builtins(getattr(settings, key.replace("-", "_")))
         found.append(Effective(key=key, value=value, origin=origin))
     memory = settings_json(settings.memory or MemorySettings())
-    groups = [(file, _group(content)) for file, content in said]
+    groups = [(f"environment {PASSIVE}", of_environment(environ))]
+    groups += [(str(file), _group(content)) for file, content in said]
     for key, value in memory.items():
         items = value.items() if isinstance(value, dict) and key in MEMORY_KEYS else [("", value)]
         for name, each in items:
             origin = "default"
             # Groups merge shallowly: the strongest file that names the group gives all of it.
-            for file, group in groups:
+            for source, group in groups:
                 if key in group:
                     inner = group[key]
                     named = not name or (isinstance(inner, dict) and name in inner)
-                    origin = str(file) if named else "default"
+                    given = inner[name] if name and named and isinstance(inner, dict) else inner
+                    origin = _origin(source, given, each) if named else "default"
             path = f"{key}.{name}" if name else key
             found.append(Effective(key=f"{PROVIDER_KEY}.{path}", value=each, origin=origin))
     return found
@@ -109,7 +118,8 @@ def parsed(said: Sequence[str]) -> JsonObject:
     """Return ``group.key=value`` texts as memory settings; a value that is no JSON is text.
 
     Raises:
-        BadSetting: a text without ``=``, or a key nobody knows.
+        BadSetting: a text without ``=``, a key nobody knows, or a value that is none of it.
+        SettingRemoved, SettingOutOfRange: as ``resolve_settings``.
     """
     settings: JsonObject = {}
     for text in said:
@@ -128,7 +138,24 @@ def parsed(said: Sequence[str]) -> JsonObject:
             inner[name] = decoded
         else:
             settings[group] = decoded
+        taken: JsonValue = settings_json(resolve_settings(settings)).get(group)
+        held = taken.get(name) if name and isinstance(taken, dict) else taken
+        if not _is_taken(decoded, held):
+            raise BadSetting(text, f"is not taken: {path} would be {_json(held)}")
     return settings
+
+
+def _origin(source: str, said: JsonValue, held: JsonValue) -> str:
+    return source if _is_taken(said, held) else f"default ({source} says {_json(said)})"
+
+
+def _is_taken(said: JsonValue, held: JsonValue) -> bool:
+    """Say whether a value is what was said, not what replaces a value that is none (S17)."""
+    return isinstance(held, bool) or said == held
+
+
+def _json(value: JsonValue) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _read(file: Path) -> JsonObject:

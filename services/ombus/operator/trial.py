@@ -1,11 +1,12 @@
 """A dry run: what other memory settings would have made of a session that is on the log already.
 
 The session's own entries are folded again in a folder that is thrown away; what workers recorded is
-left out, so they run anew under the settings that are tried.
+left out, so they run anew under the settings that are tried. The model-free provider answers them,
+so nothing is paid for, and what it was shown is counted: about what a model would have read.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -16,9 +17,11 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.settings import resolve_settings
 from ombus_streams.memory import reading
 from ombus_streams.memory.tokens import text_tokens
+from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent
 
+from ombus.memory_settings import SESSION, WRITTEN_BY
 from ombus.operator.desk import Desk
-from ombus.wiring import Engine, open_engine
+from ombus.wiring import Engine, Providers, extractive_providers, open_engine
 
 BATCH: Final = 500
 Tell = Callable[[int, int], None]
@@ -27,8 +30,8 @@ Tell = Callable[[int, int], None]
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the memory of the default leaf comes to."""
 
-    runs: int
-    """Results of workers that are on the log."""
+    results: int
+    """What workers have on the log."""
     observations: int
     active: int
     reflections: int
@@ -44,24 +47,45 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     session: str
     entries: int
+    turns: int
+    """Questions to the provider in the dry run."""
+    read_tokens: int
+    """About what a model would have read in them."""
     now: Outcome
     tried: Outcome
 
 
-def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
-    """Return what ``said`` would have made of the session, flushed at its end.
+class Counted:
+    """A provider with a meter. It lives for one trial."""
 
-    Nothing is appended to the session. Worker runs cost what the provider costs; the default one
-    costs nothing.
+    def __init__(self, provider: ModelProvider) -> None:
+        self._provider = provider
+        self.name, self.model = provider.name, provider.model
+        self.n_turns = self.read_tokens = 0
+
+    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
+        self.n_turns += 1
+        self.read_tokens += text_tokens(msgspec.json.encode(request.messages).decode())
+        async for event in self._provider.turn(request):
+            yield event
+
+
+def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
+    """Return what ``said`` over the settings in force would have made of the session, flushed.
+
+    Nothing is appended to the session itself.
 
     Raises:
         SettingRemoved, SettingOutOfRange: the settings make no sense.
     """
+    said = _over(_in_force(desk.engine, key), said)
     resolve_settings(said)
     tenant, _, session = key.decode().partition("/")
+    meter = Counted(extractive_providers()["observer"])
+    providers: Providers = {"observer": meter, "reflector": meter, "dropper": meter}
     with tempfile.TemporaryDirectory(prefix="ombus-trial-") as scratch:
         settings = msgspec.structs.replace(desk.settings, data=scratch, partitions=1)
-        engine = open_engine(settings, owns=True, clock=desk.clock)
+        engine = open_engine(settings, owns=True, clock=desk.clock, providers=providers)
         try:
             opening = _control(tenant, session, "trial-settings", None, said)
             engine.append([opening])
@@ -82,24 +106,29 @@ def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
         finally:
             engine.close()
     return Trial(
-        session=key.decode(), entries=n_entries, now=outcome(desk.engine, key), tried=tried
+        session=key.decode(),
+        entries=n_entries,
+        turns=meter.n_turns,
+        read_tokens=meter.read_tokens,
+        now=outcome(desk.engine, key),
+        tried=tried,
     )
 
 
 def outcome(engine: Engine, key: bytes) -> Outcome:
     """Return what the memory of a session has come to."""
-    runs = compactions = 0
+    results = compactions = 0
     for record in engine.log.of_key(key):
         entry = _entry(record.key, record.value)
         if entry is not None and entry.origin == "worker" and entry.id.startswith("om:"):
-            runs += 1
+            results += 1
             compactions += entry.kind == "compaction"
     with engine.reading(key) as live:
         session = live.session
         leaf = session.leaf(session.head.default_segment)
         blocks = reading.context(session, leaf)
         return Outcome(
-            runs=runs,
+            results=results,
             observations=leaf.n_observations,
             active=leaf.n_active,
             reflections=leaf.n_reflections,
@@ -110,11 +139,28 @@ def outcome(engine: Engine, key: bytes) -> Outcome:
         )
 
 
+def _in_force(engine: Engine, key: bytes) -> JsonObject:
+    with engine.reading(key) as live:
+        session = live.session
+        said = session.leaf(session.head.default_segment).settings
+    return {name: value for name, value in said.items() if name not in (WRITTEN_BY, SESSION)}
+
+
+def _over(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
+    """Return both, key by key within their groups."""
+    said = dict(weaker)
+    for name, value in stronger.items():
+        held = said.get(name)
+        merges = isinstance(value, dict) and isinstance(held, dict)
+        said[name] = {**held, **value} if merges else value  # type: ignore[dict-item]  # both are
+    return said
+
+
 def _told(engine: Engine, key: bytes) -> Iterator[Entry]:
     """Yield what hosts and importers put on the log: no answers, no settings, no requests."""
     for record in engine.log.of_key(key):
         entry = _entry(record.key, record.value)
-        if entry is None or entry.id.startswith("om:"):
+        if entry is None or (entry.side and entry.id.startswith("om:")):
             continue
         if entry.side and entry.data_type.startswith(("om.settings.", "om.flush.", "om.compact.")):
             continue

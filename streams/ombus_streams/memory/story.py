@@ -11,7 +11,7 @@ from msgspec import UNSET
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_ref, reflection_ref
 from ombus_schemas.records import (
-    Compaction,
+    FoldedMemory,
     ObservationsDropped,
     ObservationsRecorded,
     ProducedBy,
@@ -23,7 +23,7 @@ from ombus_schemas.records import (
 
 from ombus_streams.memory import acceptance
 from ombus_streams.memory.head import InvalidationRow, ItemState, LeafHead
-from ombus_streams.memory.items import name_of, observation_row, reflection_row
+from ombus_streams.memory.items import ACTIVE, name_of, observation_row, reflection_row
 from ombus_streams.memory.leaf import Item, scope_map_of
 from ombus_streams.memory.session import Session
 from ombus_streams.memory.tree import history
@@ -40,8 +40,8 @@ Happening = Literal[
     "bound",
     "invalidated",
 ]
-"""``hidden``: a reflection whose support was dropped without ``pruned``. ``carried``, ``trimmed``:
-in, or left out of, a compaction's payload."""
+"""``hidden``: a reflection whose support was dropped without ``pruned``. ``carried``: listed by a
+compaction's payload. ``trimmed``: left out of it, so out of sight, but active."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -129,9 +129,9 @@ def _listed(entry: Entry, memory_id: str) -> _Seen | None:
 def _events(session: Session, leaf: LeafHead, item: Item, memory_id: str) -> Iterator[Event]:
     """Yield what the entry does to the memory, judged by the leaf as it stands before it."""
     entry = item.entry
-    compaction = compaction_of(entry)
-    if compaction is not None and compaction.memory is not None:
-        yield from _compacted(session, leaf, item, compaction, memory_id)
+    payload = folded_of(entry)
+    if payload is not None:
+        yield from _shown(session, leaf, item, payload, memory_id)
     record = record_of(entry)
     match record:
         case ObservationsRecorded() if any(each.id == memory_id for each in record.observations):
@@ -185,25 +185,34 @@ def _recorded(
     )
 
 
-def _compacted(
-    session: Session, leaf: LeafHead, item: Item, record: Compaction, memory_id: str
+def _shown(
+    session: Session, leaf: LeafHead, item: Item, payload: FoldedMemory, memory_id: str
 ) -> Iterator[Event]:
-    verdict = acceptance.judge_compaction(session, leaf, record, item.anchor, item.ordinal)
-    if verdict != "accepted" or record.memory is None:
-        return
-    payload = record.memory
+    """Yield what a payload does to the memory: an import may bring it, ours may leave it out."""
+    record = compaction_of(item.entry)
+    is_import = record is None or record.base is UNSET
+    if record is not None:
+        verdict = acceptance.judge_compaction(session, leaf, record, item.anchor, item.ordinal)
+        if verdict != "accepted":
+            return
+    name = name_of(session, leaf, memory_id)
+    row = observation_row(session, leaf, name)
     listed = {each.id for each in payload.observations}
-    carried = memory_id in listed.union(each.id for each in payload.reflections)
-    row = observation_row(session, leaf, name_of(session, leaf, memory_id))
-    if carried or (row is not None and row.state in ("visible", "trimmed")):
-        known = row is not None or reflection_row(session, leaf, name_of(session, leaf, memory_id))
-        brought = record.base is UNSET and not known
-        yield Event(
-            what="recorded" if brought else "carried" if carried else "trimmed",
-            entry_id=item.entry.id,
-            at_ms=item.row.at_ms,
-            produced_by=record.produced_by,
-        )
+    is_listed = memory_id in listed.union(each.id for each in payload.reflections)
+    what: Happening | None = None
+    if is_listed:
+        is_new = row is None and not name.reflection
+        what = "recorded" if is_import and is_new else "carried"
+    elif is_import:
+        is_active = row is not None and row.state in ACTIVE
+        what = "dropped" if is_active and memory_id in payload.dropped_observation_ids else None
+    elif row is not None and row.state == "visible" and record is not None:
+        folded = record.folded_through.observations if record.folded_through else None
+        number = folded and acceptance.accepted_number(session, leaf, "observations", folded)
+        what = "trimmed" if row.record_number <= (number or 0) else None
+    if what is not None:
+        made = None if record is None else record.produced_by
+        yield Event(what=what, entry_id=item.entry.id, at_ms=item.row.at_ms, produced_by=made)
 
 
 def _invalidations(
