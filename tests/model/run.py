@@ -31,6 +31,7 @@ from ombus_streams.memory.render import render_memory
 from ombus_streams.providers.openai import OpenAI
 from ombus_streams.runtime.dispatch import Dispatch
 from ombus_streams.runtime.roster import Fixed
+from ombus_streams.runtime.scheduler import attempts_in
 from ombus_streams.runtime.staff import Staff
 from ombus_streams.runtime.usage import days, read_day
 
@@ -116,6 +117,9 @@ def _remember(port: int, *, streams: bool) -> int:
         judged = [event for event in events if event["event"] == "run.judged"]
         failed = [event for event in events if event["event"] in ("run.failed", "run.refused")]
         store = engine.processors[engine.log.partition_of(KEY)].store
+        workers = ("observer", "reflector", "dropper")
+        slots = [(KEY, leaf.segment, worker) for worker in workers]
+        reasons = [why for slot in slots if (why := attempts_in(store, slot).reason)]
         spent = [item for day in days(store) for item in read_day(store, day)]
 
     print(f"\n{'streamed' if streams else 'in one piece'}: {time.monotonic() - started:.0f} s")
@@ -127,6 +131,8 @@ def _remember(port: int, *, streams: bool) -> int:
     print(
         f"  failed runs: {Counter(str(event.get('failure', event['event'])) for event in failed)}"
     )
+    for reason in reasons:
+        print(f"  last failure: {reason}")
     print(f"  stored {n_stored} items of {n_handed_in} calls, turned away {dict(rejections)}")
     print(f"  acceptance rate {n_stored / max(1, n_handed_in):.0%} (no threshold)")
     for spender, cost in spent:
