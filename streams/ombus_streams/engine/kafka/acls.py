@@ -59,18 +59,25 @@ def rules(role: Role, *, direct: bool = False) -> tuple[Rule, ...]:
 def commands(
     found: Sequence[Rule], principals: Mapping[Role, str], bootstrap_servers: str
 ) -> list[str]:
-    """Return one ``kafka-acls`` command for each rule; they may be run twice."""
-    lines: list[str] = []
+    """Return ``found`` as commands of ``kafka-acls``, as few as say it; they may be run twice."""
+    operations: dict[tuple[Role, str, str, str], list[str]] = {}
     for rule in found:
-        if rule.resource == "cluster":
-            place = "--cluster"
+        place = (rule.role, rule.resource, rule.name, rule.pattern)
+        operations.setdefault(place, []).append(rule.operation)
+    names: dict[tuple[Role, str, str, tuple[str, ...]], list[str]] = {}
+    for (role, resource, name, pattern), several in operations.items():
+        names.setdefault((role, resource, pattern, tuple(several)), []).append(name)
+    lines: list[str] = []
+    for (role, resource, pattern, allowed), places in names.items():
+        words = ["kafka-acls", "--bootstrap-server", bootstrap_servers, "--add"]
+        words += ["--allow-principal", f"'{principals.get(role, f'User:ombus-{role}')}'"]
+        words += [f"--operation {operation}" for operation in allowed]
+        if resource == "cluster":
+            words.append("--cluster")
         else:
-            place = f"--{rule.resource} {rule.name} --resource-pattern-type {rule.pattern}"
-        principal = principals.get(rule.role, f"User:ombus-{rule.role}")
-        lines.append(
-            f"kafka-acls --bootstrap-server {bootstrap_servers} --add --allow-principal "
-            f"'{principal}' --operation {rule.operation} {place}"
-        )
+            words += [f"--{resource} {name}" for name in places]
+            words.append(f"--resource-pattern-type {pattern}")
+        lines.append(" ".join(words))
     return lines
 
 
