@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ombus_schemas.jsontext import JsonObject, JsonValue, json_text
+from ombus_schemas.jsontext import JsonObject, JsonValue
 
+from ombus_streams.providers.chat import ChatAnswer, messages_of
 from ombus_streams.providers.clients import Clients
 from ombus_streams.providers.failures import failure, is_torn
 from ombus_streams.providers.options import (
@@ -21,21 +22,10 @@ from ombus_streams.providers.options import (
     correlation_headers,
     request_options,
 )
-from ombus_streams.providers.toolcalls import CallBuilder
-from ombus_streams.runtime.provider import (
-    ModelRequest,
-    Text,
-    Tool,
-    ToolCall,
-    TurnEvent,
-    TurnFailed,
-    Usage,
-)
+from ombus_streams.runtime.provider import ModelRequest, Tool, TurnEvent, TurnFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 OFFICIAL: Final = "https://api.openai.com/v1"
 NO_KEY: Final = "no-key"
@@ -116,7 +106,7 @@ class OpenAI:
         )
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
-        answer = _Answer()
+        answer = ChatAnswer()
         stream = await self._clients.get().chat.completions.create(
             **self._body(request), stream=True, stream_options={"include_usage": True}
         )
@@ -128,7 +118,7 @@ class OpenAI:
             yield event
 
     async def _answered(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
-        answer = _Answer()
+        answer = ChatAnswer()
         completion = await self._clients.get().chat.completions.create(
             **self._body(request), stream=False
         )
@@ -183,40 +173,6 @@ class OpenAI:
         return {"type": "function", "function": {"name": request.tools[0].name}}
 
 
-def messages_of(transcript: tuple[JsonObject, ...]) -> list[JsonObject]:
-    """Return the transcript of the loop as chat messages."""
-    messages: list[JsonObject] = []
-    for message in transcript:
-        blocks = cast("list[JsonObject]", message["content"])
-        match message["role"]:
-            case "assistant":
-                calls: list[JsonValue] = [
-                    {
-                        "id": block["id"],
-                        "type": "function",
-                        "function": {
-                            "name": block["name"],
-                            "arguments": json_text(block.get("arguments")),
-                        },
-                    }
-                    for block in blocks
-                ]
-                messages.append({"role": "assistant", "content": "", "tool_calls": calls})
-            case "tool":
-                messages += [
-                    {
-                        "role": "tool",
-                        "tool_call_id": block["toolCallId"],
-                        "content": json_text(block.get("result")),
-                    }
-                    for block in blocks
-                ]
-            case role:
-                text = "".join(str(block["text"]) for block in blocks)
-                messages.append({"role": role, "content": text})
-    return messages
-
-
 def _named(tool: Tool, request: ModelRequest) -> JsonObject:
     """Return the tool's schema with the ids that the run was shown."""
     shown = request.material.sources or request.material.observations
@@ -231,124 +187,6 @@ def _named(tool: Tool, request: ModelRequest) -> JsonObject:
         name: listed if name in _ID_LISTS else schema for name, schema in properties.items()
     }
     return {**tool.parameters, "properties": named}
-
-
-class _Answer:
-    """What one turn has said so far. Servers may send a choice's pieces in any order."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, CallBuilder] = {}
-        self._ids: list[str] = []
-        self._refusal = ""
-        self._finish: str | None = None
-        self._has_choice = False
-        self._usage: Usage | None = None
-
-    def take_chunk(self, chunk: "ChatCompletionChunk") -> list[TurnEvent]:
-        events: list[TurnEvent] = []
-        self._take_usage(chunk.usage)
-        for choice in chunk.choices or ():
-            if choice.index:
-                continue
-            self._has_choice = True
-            self._finish = choice.finish_reason or self._finish
-            delta = choice.delta
-            if delta is None:
-                continue
-            self._refusal += delta.refusal or ""
-            if delta.content:
-                events.append(Text(delta.content))
-            for piece in delta.tool_calls or ():
-                events += self._take_piece(
-                    piece.index,
-                    piece.id or "",
-                    (piece.function.name if piece.function else "") or "",
-                    (piece.function.arguments if piece.function else "") or "",
-                )
-        return events
-
-    def take_whole(self, completion: "ChatCompletion") -> list[TurnEvent]:
-        self._take_usage(completion.usage)
-        events: list[TurnEvent] = []
-        for choice in (completion.choices or ())[:1]:
-            self._has_choice = True
-            self._finish = choice.finish_reason or "stop"
-            message = choice.message
-            if message is None:
-                continue
-            self._refusal = message.refusal or ""
-            if message.content:
-                events.append(Text(message.content))
-            for number, call in enumerate(message.tool_calls or ()):
-                if call.type == "function":
-                    events += self._take_piece(
-                        number,
-                        call.id or "",
-                        call.function.name or "",
-                        call.function.arguments or "",
-                    )
-        return events
-
-    def end(self) -> list[TurnEvent]:
-        """Return what is left to say once nothing more comes."""
-        events: list[TurnEvent] = [] if self._usage is None else [self._usage]
-        reason = self._finish
-        if reason == "content_filter" or self._refusal:
-            said = self._refusal or "the answer was stopped by a content filter"
-            events.append(TurnFailed(message=said, code="content_filter", is_refusal=True))
-        elif not self._has_choice:
-            events.append(
-                TurnFailed(
-                    message="the provider answered without a choice",
-                    code="temporarily_unavailable",
-                )
-            )
-        elif reason is None:
-            events.append(
-                TurnFailed(message="the answer ended without a finish reason", code="ECONNRESET")
-            )
-        elif reason == "length":
-            events.append(
-                TurnFailed(message="the answer was cut at its output limit", code="max_tokens")
-            )
-        else:
-            events += self._rest()
-        return events
-
-    def _take_piece(self, index: int, call_id: str, name: str, arguments: str) -> list[TurnEvent]:
-        events: list[TurnEvent] = []
-        builder = self._calls.get(index)
-        # Some servers give every call of a turn index 0, each under an id of its own.
-        is_next = builder is not None and call_id and builder.call_id not in ("", call_id)
-        if builder is None or is_next:
-            events += self._rest()
-            builder = self._calls[index] = CallBuilder()
-        builder.call_id = builder.call_id or call_id
-        builder.name = builder.name or name
-        if not builder.add(arguments):
-            events.append(TurnFailed(message="a call's arguments grow without end"))
-        return events
-
-    def _rest(self) -> list[TurnEvent]:
-        """Return the calls that are whole because something else has begun."""
-        events: list[TurnEvent] = []
-        for builder in self._calls.values():
-            call = builder.finish(self._ids, len(self._ids))
-            if isinstance(call, ToolCall):
-                self._ids.append(call.id)
-            events.append(call)
-        self._calls.clear()
-        return events
-
-    def _take_usage(self, usage: "CompletionUsage | None") -> None:
-        if usage is None:
-            return
-        details = usage.prompt_tokens_details
-        self._usage = Usage(
-            input_tokens=usage.prompt_tokens or 0,
-            output_tokens=usage.completion_tokens or 0,
-            cached_tokens=(details.cached_tokens if details else 0) or 0,
-        )
 
 
 def _failed(error: "OpenAIError", key: str) -> TurnFailed:
