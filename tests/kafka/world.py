@@ -16,7 +16,11 @@ from ombus_streams.engine.kafka import topics
 from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.snapshot import Snapshot, reading
+from ombus_streams.memory import keys
 from ombus_streams.memory.head import FOLD_VERSION
+from ombus_streams.memory.observer import is_obliged
+from ombus_streams.memory.rows import Overlay
+from ombus_streams.memory.session import Session
 from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord, PositionRow
 from ombus_streams.runtime.processor import Processor
 from ombus_streams.runtime.verify import Verified, verify
@@ -144,3 +148,19 @@ def ids_on(log: KafkaLog) -> set[str]:
         for record in records_of(log, partition)
         if record.value is not None
     }
+
+
+def owed(rows: Path) -> list[str]:
+    """Return the leaves of a partition that an observation is owed to."""
+    found: list[str] = []
+    prefix = keys.session_mark()
+    with reading(rows) as live:
+        for mark, _ in live.scan(prefix):
+            session = Session(mark[len(prefix) :], Overlay(live))
+            leaves = (session.leaf(segment) for segment in session.segments())
+            found += (
+                f"{session.key.decode()}: {leaf.tip_id}"
+                for leaf in leaves
+                if not leaf.conflict and is_obliged(leaf)
+            )
+    return found
