@@ -7,8 +7,8 @@ import msgspec
 from ombus_schemas.admission import admit
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.jsontext import JsonObject
-from ombus_streams.runtime.interpreter import iso
 from ombus_streams.runtime.ports import LogRecord, Position
+from ombus_streams.runtime.records import iso
 
 from ombus.memory_settings import opening
 from ombus.operator.desk import Desk

@@ -18,7 +18,7 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory.tree import Known, known_as
-from ombus_streams.runtime.interpreter import iso
+from ombus_streams.runtime.records import iso
 
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk

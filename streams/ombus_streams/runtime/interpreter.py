@@ -4,16 +4,13 @@
 that is appended twice is folded once.
 """
 
-import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
 from ombus_schemas.concealment import conceal_entry, conceal_text
-from ombus_schemas.entries import SCHEMA_VERSION, Entry
-from ombus_schemas.ids import result_entry_id, run_id
+from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
@@ -23,7 +20,7 @@ from ombus_schemas.records import (
     observation_json,
     reflection_json,
 )
-from ombus_schemas.settings import MemorySettings, WorkerLimits, settings_json
+from ombus_schemas.settings import MemorySettings, WorkerLimits
 
 from ombus_streams.memory import compactor
 from ombus_streams.memory.effects import (
@@ -49,13 +46,13 @@ from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.payload import drop_to_target
 from ombus_streams.memory.reading import entries_on
 from ombus_streams.memory.session import Session
-from ombus_streams.memory.tokens import ESTIMATOR, branch_tokens, item_tokens
+from ombus_streams.memory.tokens import branch_tokens, item_tokens
+from ombus_streams.runtime import records
 from ombus_streams.runtime.ahead import Shelf
 from ombus_streams.runtime.errors import Deferred, ResultHeld
 from ombus_streams.runtime.ports import Clock
-from ombus_streams.runtime.prompts import PROMPT_VERSIONS
 from ombus_streams.runtime.provider import Usage
-from ombus_streams.runtime.roster import Assigned
+from ombus_streams.runtime.records import iso
 from ombus_streams.runtime.staff import Providers, Staff
 from ombus_streams.runtime.workers import (
     Stored,
@@ -99,17 +96,18 @@ class Interpreter:
             ResultHeld: a prepared run is done and waits until it is owed.
         """
         leaf = session.leaf(effect.segment)
-        if isinstance(effect, Run) and effect.seen != session.head.last_invalidation:
+        run = effect.run if isinstance(effect, PrepareObserver) else effect
+        if isinstance(run, Run) and run.seen != session.head.last_invalidation:
             # Its result would be void, and nothing invalidated enters a prompt (section 10).
-            raise Deferred(f"run {effect.run_id} was overtaken", "overtaken", 0)
+            raise Deferred(f"run {run.run_id} was overtaken", "overtaken", 0)
         match effect:
             case RunObserver():
                 prepared = self._shelf.take(effect.run_id)
                 return prepared or await self._observe(session, leaf, effect)
-            case PrepareObserver(run=run, before=before):
+            case PrepareObserver(run=ahead, before=before):
                 said = self._shelf.items(before)
-                self._shelf.put(run.run_id, await self._observe(session, leaf, run, said))
-                raise ResultHeld(f"run {run.run_id} is held until it is owed")
+                self._shelf.put(ahead.run_id, await self._observe(session, leaf, ahead, said))
+                raise ResultHeld(f"run {ahead.run_id} is held until it is owed")
             case RunReflector():
                 return await self._reflect(session, leaf, effect)
             case RunDropper():
@@ -117,9 +115,9 @@ class Interpreter:
             case RunCompactor():
                 return self._compact(session, leaf, effect)
             case EndFlush():
-                return self._end_flush(session, effect)
+                return records.end_of_flush(session, effect, self._now())
             case RefuseCompaction():
-                return self._refuse(session, effect)
+                return records.refusal(session, effect, self._now())
 
     async def _observe(
         self,
@@ -130,7 +128,7 @@ class Interpreter:
     ) -> Entry:
         items: tuple[Observation, ...] = ()
         settings = settings_of(session, leaf)
-        produced_by = _produced_by(settings, run)
+        produced_by = records.produced_by(settings, run)
         if run.source_ids:
             known = [row.item for row in observations(session, leaf, *ACTIVE)]
             known += prepared
@@ -153,7 +151,7 @@ class Interpreter:
                     options=who.options,
                 )
             items = self._concealed(result.items)
-            produced_by |= _answered_by(who)
+            produced_by |= records.answered_by(who)
             _tell(run, result)
         body: JsonObject = {
             "type": OBSERVATIONS_RECORDED,
@@ -162,11 +160,11 @@ class Interpreter:
         }
         if run.reason is not None:
             body["reason"] = run.reason
-        return self._record(session, run, body, produced_by)
+        return records.record(session, run, body, produced_by, self._now())
 
     async def _reflect(self, session: Session, leaf: LeafHead, run: RunReflector) -> Entry:
         settings = settings_of(session, leaf)
-        produced_by = _produced_by(settings, run)
+        produced_by = records.produced_by(settings, run)
         covered = leaf.coverage_id is not None
         pool = self._concealed(_named(session, leaf, run.observation_ids))
         async with self.staff.engaged(
@@ -190,11 +188,12 @@ class Interpreter:
             body["coversUpToId"] = run.anchor_id
         if run.through is not None:
             body["through"] = run.through
-        return self._record(session, run, body, produced_by | _answered_by(who))
+        produced_by |= records.answered_by(who)
+        return records.record(session, run, body, produced_by, self._now())
 
     async def _drop(self, session: Session, leaf: LeafHead, run: RunDropper) -> Entry:
         settings = settings_of(session, leaf)
-        produced_by = _produced_by(settings, run)
+        produced_by = records.produced_by(settings, run)
         pool = _named(session, leaf, run.observation_ids)
         if run.uses_model:
             kept = [row.item for row in reflections(session, leaf, "visible")]
@@ -212,7 +211,7 @@ class Interpreter:
                     options=who.options,
                 )
             ids: Sequence[str] = result.items
-            produced_by |= _answered_by(who)
+            produced_by |= records.answered_by(who)
             _tell(run, result)
         else:
             ids = drop_to_target(pool, run.target_tokens)
@@ -222,12 +221,12 @@ class Interpreter:
             "coversUpToId": run.anchor_id,
             "reason": "pruned",
         }
-        return self._record(session, run, body, produced_by)
+        return records.record(session, run, body, produced_by, self._now())
 
     def _compact(self, session: Session, leaf: LeafHead, run: RunCompactor) -> Entry:
         done = compactor.compact(session, leaf, run, self._secrets)
-        produced_by = _produced_by(settings_of(session, leaf), run)
-        entry = self._record(session, run, {**done.data}, produced_by)
+        produced_by = records.produced_by(settings_of(session, leaf), run)
+        entry = records.record(session, run, {**done.data}, produced_by, self._now())
         return msgspec.structs.replace(entry, kind="compaction", summary=done.summary)
 
     def _concealed(self, items: Sequence[Stored]) -> tuple[Stored, ...]:
@@ -237,65 +236,6 @@ class Interpreter:
             for item in items
         )
 
-    def _end_flush(self, session: Session, effect: EndFlush) -> Entry:
-        ended = effect.failure is None
-        body: JsonObject = {
-            "type": "om.flush.completed" if ended else "om.flush.failed",
-            "flushId": effect.flush_id,
-        }
-        if effect.failure is not None:
-            body["reason"] = effect.failure
-        body |= {
-            "observations": effect.n_observations,
-            "reflections": effect.n_reflections,
-            "dropped": effect.n_dropped,
-        }
-        return self._answer(session, "dropper", effect.flush_id, body)
-
-    def _refuse(self, session: Session, effect: RefuseCompaction) -> Entry:
-        body: JsonObject = {
-            "type": "om.compact.failed",
-            "requestId": effect.request_id,
-            "reason": effect.reason,
-        }
-        return self._answer(session, "compactor", effect.request_id, body)
-
-    def _record(
-        self, session: Session, run: Run, body: JsonObject, produced_by: JsonObject
-    ) -> Entry:
-        data: JsonObject = {**body, "base": run.base, "cause": run.cause}
-        if run.seen is not None:
-            data["seen"] = run.seen
-        if run.scope_id is not None:
-            data["scopeId"] = run.scope_id
-        data["producedBy"] = produced_by
-        return self._entry(session, result_entry_id(run.worker, run.run_id), run.anchor_id, data)
-
-    def _answer(self, session: Session, worker: str, request_id: str, body: JsonObject) -> Entry:
-        """Return the end of a request: it hangs where the request hangs, so its views see it."""
-        asked = session.entry(request_id)
-        run = run_id(
-            worker, session.tenant_id, session.session_id, request_id, None, None, request_id, ()
-        )
-        parent = asked.parent if asked is not None else None
-        return self._entry(session, result_entry_id(worker, run), parent, body)
-
-    def _entry(
-        self, session: Session, entry_id: str, parent: str | None, data: JsonObject
-    ) -> Entry:
-        return Entry(
-            id=entry_id,
-            session_id=session.session_id,
-            tenant_id=session.tenant_id,
-            parent_id=parent,
-            timestamp=self._now(),
-            kind="custom",
-            schema_version=SCHEMA_VERSION,
-            data=data,
-            origin="worker",
-            side=True,
-        )
-
     def _limits_for(self, settings: MemorySettings) -> WorkerLimits:
         return msgspec.structs.replace(self._limits, max_turns=settings.agent_max_turns)
 
@@ -303,33 +243,9 @@ class Interpreter:
         return iso(self._clock.now())
 
 
-def iso(instant: datetime) -> str:
-    """Return an instant as entries carry it: UTC, milliseconds, ``Z``."""
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _named(session: Session, leaf: LeafHead, ids: Sequence[str]) -> list[Observation]:
     rows = (observation_row(session, leaf, name_of(session, leaf, each)) for each in ids)
     return [row.item for row in rows if row is not None]
-
-
-def _produced_by(settings: MemorySettings, run: Run) -> JsonObject:
-    """Return under what a run is made, as it stands when the run begins."""
-    said = msgspec.json.encode(settings_json(settings))
-    return {
-        "worker": run.worker,
-        "runId": run.run_id,
-        "settingsHash": hashlib.sha256(said).hexdigest()[:12],
-        "estimator": ESTIMATOR,
-    }
-
-
-def _answered_by(who: Assigned) -> JsonObject:
-    return {
-        "provider": who.provider.name,
-        "model": who.provider.model,
-        "promptVersion": PROMPT_VERSIONS["fenced"],
-    }
 
 
 def _tell(run: Run, result: WorkerResult[Any]) -> None:

@@ -32,9 +32,10 @@ from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.callbacks import CompactionWatch
 from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import RuntimeFault
-from ombus_streams.runtime.interpreter import Interpreter, iso
+from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
+from ombus_streams.runtime.records import iso
 from ombus_streams.runtime.scheduler import Scheduler, Task
 from ombus_streams.runtime.staff import Providers, Staff
 
