@@ -1,4 +1,4 @@
-.PHONY: fuzz fuzz-hostile setup up down demo test kills check conformance test-model chaos bench clean
+.PHONY: fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -48,6 +48,10 @@ bench: setup
 
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
+
+# The Kafka engine at full size: ten kills, 10,000 generated entries and every real transcript.
+kafka-full: setup
+	OMBUS_KAFKA_ENTRIES=10000 OMBUS_KAFKA_ROUNDS=10 $(BIN)/pytest -q -s --require kafka tests/kafka
 
 # Kafka, Redis, a Kafka UI and the workers, with Docker; without it: docs/guides/kafka-dev.md
 COMPOSE := docker compose -f infra/compose/compose.yaml
