@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ombus.cli.options import Data, Tenant
-from ombus.cli.output import say
+from ombus.cli.output import note, say
 from ombus.cli.shell import desk_for, settings_for
 
 
@@ -14,7 +14,7 @@ def watch(
     context: typer.Context,
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", exists=True, help="Folders (or files) of transcripts."),
+        typer.Argument(metavar="DIR...", help="Folders (or files) of transcripts."),
     ],
     backfill: Annotated[
         bool,
@@ -53,6 +53,11 @@ def watch(
     from ombus.cli import logs
     from ombus.watch.watcher import Watcher
 
+    absent = [folder for folder in folders if not folder.exists()]
+    if len(absent) == len(folders):
+        raise typer.BadParameter(f"{absent[0]} is not there, nor is another of the folders")
+    for folder in absent:
+        note(f"ombus: {folder} is not there yet: it is followed when it is")
     settings = settings_for(context, data, tenant, quiet=False)
     if log_json:
         logs.configure(settings.log_level, as_json=True, secrets=settings.secrets)
