@@ -140,3 +140,13 @@ def test_changed_settings_are_written_once_when_work_goes_on(low: Cli) -> None:
         if each["entry"].get("data", {}).get("type") == "om.settings.changed"
     ]
     assert said == [1_000, 77]
+
+
+def test_workers_may_be_left_for_later(low: Cli) -> None:
+    low("import", SAMPLE, "--no-work")
+
+    first = low("sessions", "--json").json()
+    low("import", SAMPLE)
+
+    assert (first["observations"], first["entries"]) == (0, 80)
+    assert low("sessions", "--json").json()["observations"] != 0

@@ -9,6 +9,7 @@ import pytest
 from ombus.importers import lines
 from ombus_schemas.jsontext import JsonObject
 
+from tests.importers.big import LONG_MB, run
 from tests.importers.conftest import Written
 from tests.importers.reading import assert_accounted, imported
 
@@ -97,3 +98,19 @@ def test_a_line_over_the_cap_is_reported(written: Written, monkeypatch: pytest.M
         (2, "longer than 67108864 bytes")
     ]
     assert_accounted(transcript)
+
+
+def test_a_whole_import_of_64_mb_stays_under_its_cap(tmp_path: Path) -> None:
+    result = run(tmp_path, 64, 0, "--no-work")
+
+    print(f"64 MB: {result.entries:,} entries in {result.seconds:.0f} s, {result.peak_mb} MiB")
+    assert result.entries > 7_000
+    assert result.peak_mb < 256
+
+
+def test_a_whole_import_of_a_line_of_50_mb_stays_under_its_cap(tmp_path: Path) -> None:
+    result = run(tmp_path, 52, LONG_MB, "--no-work")
+
+    print(f"a line of 50 MB: {result.seconds:.0f} s, {result.peak_mb} MiB")
+    assert result.n_skipped == 1  # It is over the wire's cap for an entry, and named.
+    assert result.peak_mb < 512

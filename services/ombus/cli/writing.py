@@ -33,6 +33,10 @@ def import_files(
         str | None,
         typer.Option("--format", metavar="NAME", help="Take this format, not what content says."),
     ] = None,
+    work: Annotated[
+        bool,
+        typer.Option("--work/--no-work", help="Run the workers on it, or leave them for later."),
+    ] = True,
     json: Json = False,
     tenant: Tenant = None,
     data: Data = None,
@@ -61,7 +65,11 @@ def import_files(
                     raise
                 note(line_of(error))
                 worst = max(worst, code_of(error))
-        n_runs = desk.settle()
+        if work:
+            n_runs = desk.settle()
+        else:
+            n_runs = 0
+            desk.catch_up()
     if n_runs and not json:
         say(f"workers appended {n_runs:,} results")
     if worst:
