@@ -91,7 +91,7 @@ def test_an_append_larger_than_a_batch_keeps_its_order(log: KafkaLog) -> None:
     assert [each.offset for each in positions] == list(range(1, 81))
 
 
-@pytest.mark.parametrize("compression", ["gzip", "none"])
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "snappy", "zstd", "none"])
 def test_what_is_compressed_comes_back(
     log: KafkaLog, open_log: OpenLog, compression: Compression
 ) -> None:

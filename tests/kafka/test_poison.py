@@ -1,14 +1,19 @@
 """Poison on every partition (case B35): the partition goes on, and each is in the dead letters."""
 
 import asyncio
-from collections.abc import Sequence
+import inspect
+import struct
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, codec
+from aiokafka.consumer import fetcher
+from aiokafka.record.util import calc_crc32c
 from ombus_schemas.headers import APPENDED_AT
 from ombus_schemas.topics import DEAD_LETTERS
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.leniency import LenientRecords, tolerate_header_names
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.runtime.dead_letters import NULL_VALUE, draft_of
 from ombus_streams.runtime.ports import LogRecord
@@ -104,6 +109,66 @@ def test_the_topic_of_dead_letters_needs_no_opening(
     (position,) = letters.append([GOOD])
     (record,) = letters.read(position.partition, position.offset, 1)
     assert record.value == GOOD.value
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
+def test_a_header_name_that_is_no_utf8_stops_nobody(
+    log: KafkaLog, connection: Connection, compression: str | None
+) -> None:
+    async def put() -> None:
+        producer = AIOKafkaProducer(**client_options(connection), compression_type=compression)
+        await producer.start()
+        try:
+            batch = producer.create_batch()
+            for number, name in enumerate(["fine", "STRAY", "fine"]):
+                headers = [(name, b"%d" % number), ("null", None)]
+                batch.append(timestamp=None, key=KEY, value=b"STRAY", headers=headers)
+            batch.close()
+            batch._buffer = _with_stray_bytes(bytes(batch._build()), compression)
+            await (await producer.send_batch(batch, log.topic, partition=0))
+        finally:
+            await producer.stop()
+
+    asyncio.run(put())
+    _put(connection, log.topic, 0, [(KEY, b"after", ())])
+    found = log.read(0, 1, 10)
+    assert [record.value for record in found] == [b"STRAY", b"STRAY", b"STRAY", b"after"]
+    assert [record.headers[0][0] for record in found[:3]] == ["fine", r"\xff\xfeRAY", "fine"]
+    assert found[1].headers[1:] == (("null", b""),)
+    assert found[0].at_ms > 1_000_000_000_000
+    assert {record.key for record in found} == {KEY}
+    assert log.read(0, 2, 1) == found[1:2]
+
+
+def test_the_library_s_fetcher_unpacks_by_the_name_that_is_replaced() -> None:
+    assert "MemoryRecords(" in inspect.getsource(fetcher.Fetcher._proc_fetch_request)
+    tolerate_header_names()
+    assert fetcher.MemoryRecords is LenientRecords
+
+
+def _with_stray_bytes(built: bytes, compression: str | None) -> bytes:
+    """Spoil the header name of the second record, and make the checksum right again."""
+    head, body = built[:61], built[61:]
+    unpack: dict[str | None, Callable[[bytes], bytes]] = {
+        None: bytes,
+        "gzip": codec.gzip_decode,
+        "zstd": codec.zstd_decode,
+    }
+    pack: dict[str | None, Callable[[bytes], bytes]] = {
+        None: bytes,
+        "gzip": codec.gzip_encode,
+        "zstd": codec.zstd_encode,
+    }
+    plain = unpack[compression](body)
+    # The value of the first record, of the second, then the name.
+    at = -1
+    for _ in range(3):
+        at = plain.index(b"STRAY", at + 1)
+    spoilt = pack[compression](plain[:at] + b"\xff\xfe" + plain[at + 2 :])
+    length = struct.pack(">i", len(head) - 12 + len(spoilt))
+    checked = head[21:] + spoilt
+    checksum = struct.pack(">I", calc_crc32c(checked))
+    return head[:8] + length + head[12:17] + checksum + checked
 
 
 def _a_session_per_partition(log: KafkaLog) -> list[str]:

@@ -21,7 +21,7 @@ from ombus_streams.engine.kafka.connection import Connection, client_options
 from ombus_streams.engine.kafka.records import Headers
 
 Compression = Literal["gzip", "lz4", "snappy", "zstd", "none"]
-"""gzip needs nothing more; the others need the package ``cramjam``."""
+"""All but gzip come with the package ``cramjam``, which readers need for what others have sent."""
 
 MAX_BATCH_BYTES: Final = 1_048_576
 """Records of several appends share a batch up to this size, before compression."""

@@ -14,6 +14,7 @@ from ombus_schemas.topics import TOPIC_BY_NAME
 
 from ombus_streams.engine.kafka.broker_errors import OtherLog, TopicMissing
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.leniency import tolerate_header_names
 from ombus_streams.engine.kafka.records import KafkaRecord
 
 ANONYMOUS: Final = "-"
@@ -148,6 +149,7 @@ async def first_records(
     connection: Connection, topic: str, partitions: Sequence[int]
 ) -> dict[int, KafkaRecord]:
     """Return the first record of each partition that has one."""
+    tolerate_header_names()
     consumer = AIOKafkaConsumer(
         **client_options(connection),
         group_id=None,

@@ -47,7 +47,7 @@ class KafkaLog:
         connection: Connection,
         topic: str = ENTRIES,
         *,
-        compression: Compression = "gzip",
+        compression: Compression = "zstd",
         timeout: timedelta = TIMEOUT,
     ) -> None:
         self.topic = topic

@@ -15,6 +15,7 @@ from aiokafka import errors as kafka_errors
 from ombus_schemas.limits import MAX_RECORD_BYTES
 
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.leniency import tolerate_header_names
 from ombus_streams.engine.kafka.records import KafkaRecord, log_record
 from ombus_streams.runtime.ports import LogRecord
 
@@ -28,6 +29,7 @@ class Readers:
     """Reads one topic. Lives on one event loop."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
+        tolerate_header_names()
         self._connection, self._topic = connection, topic
         self._idle: list[_Reader] = []
         self._slots = asyncio.Semaphore(MAX_READERS)
