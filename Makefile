@@ -1,4 +1,4 @@
-.PHONY: fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos bench clean
+.PHONY: watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -28,6 +28,16 @@ test: setup
 
 kills: setup
 	KILLS=50 $(BIN)/pytest -q tests/cli/test_up.py
+
+# `ombus watch` killed with -9, its files rotated, cut and written anew; about 7 minutes.
+ROUNDS ?= 200
+watch-chaos: setup
+	$(BIN)/python -m tests.watch.chaos --rounds $(ROUNDS)
+
+# 1 GB with a line of 50 MB through the whole import, under a cap.
+BIG_MB ?= 1000
+import-big: setup
+	$(BIN)/python -m tests.importers.big --mb $(BIG_MB) --cap 512
 
 # Coverage-guided: each target runs for FUZZ_SECONDS. Atheris is installed by this target alone.
 FUZZ_SECONDS ?= 60
