@@ -81,7 +81,7 @@ async def run_workers(
 
         def make(role: str) -> "Worker":
             from ombus_streams.engine.kafka.admission import RunLimits
-            from ombus_streams.engine.kafka.assignment import FoldOptions
+            from ombus_streams.engine.kafka.partition import FoldOptions
             from ombus_streams.engine.kafka.roles import ROLES
             from ombus_streams.engine.kafka.store import RocksState
             from ombus_streams.engine.kafka.worker import Worker, WorkerOptions

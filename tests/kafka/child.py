@@ -18,8 +18,8 @@ import msgspec
 import structlog
 from ombus_streams.engine.kafka.admission import RunLimits
 from ombus_streams.engine.kafka.app import Membership
-from ombus_streams.engine.kafka.assignment import FoldOptions
 from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.engine.kafka.partition import FoldOptions
 from ombus_streams.engine.kafka.roles import ROLES
 from ombus_streams.engine.kafka.status import WorkerStatus
 from ombus_streams.engine.kafka.store import RocksState

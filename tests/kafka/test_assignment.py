@@ -13,7 +13,8 @@ pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
 
 from ombus_schemas.entries import Entry
 from ombus_streams.engine.kafka import assignment
-from ombus_streams.engine.kafka.assignment import Assignment, FoldOptions
+from ombus_streams.engine.kafka.assignment import Assignment
+from ombus_streams.engine.kafka.partition import FoldOptions
 from ombus_streams.engine.kafka.roles import ROLES
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.store import RocksState

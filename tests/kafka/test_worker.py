@@ -224,6 +224,29 @@ def test_two_workers_join_and_leave_under_load(place: Place, log: KafkaLog, tmp_
         assert owed(place.rows("b", "all", partition)) == []
 
 
+@pytest.mark.skipif(N_ROUNDS < 4, reason="make kafka-full")
+def test_an_old_owner_that_wakes_up_changes_nothing(
+    place: Place, log: KafkaLog, tmp_path: Path
+) -> None:
+    """Finding 2: paused past its session timeout, it wakes while another one owns its half."""
+    feeding = Feed(log, n_sessions=30, seed=11, per_second=200)
+    old = Child(Told(place=place, instance="a", run_seconds=0.5))
+    until(partial(folds, old), 60, "the old owner folds")
+    new = Child(Told(place=place, instance="b", run_seconds=0.5))
+    until(lambda: shares(old) == shares(new) == 2, 60, "both have a half")
+    old.pause()
+    until(lambda: shares(new) == place.partitions, 60, "the new owner has all of it")
+    old.wake()
+    until(lambda: shares(old) == shares(new) == 2, 60, "the old one has its half again")
+    feeding.end()
+    until(lambda: settled(log, [old, new]), 120, "all is folded and every run has ended")
+    assert [old.stop(), new.stop()] == [0, 0]
+    for instance in ("a", "b"):
+        for partition in range(place.partitions):
+            rows = place.rows(instance, "all", partition)
+            assert verified(log, rows, partition, tmp_path / f"{instance}-{partition}").is_equal
+
+
 def shares(child: Child) -> int:
     return 0 if child.status is None else len(child.status.partitions)
 

@@ -11,21 +11,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
 import structlog
 
-from ombus_streams.engine.kafka.partition import Partition
+from ombus_streams.engine.kafka.partition import Accounts, FoldOptions, Partition
 from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
-from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.errors import Closed, RetryableError, StalePosition
-from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position, StateStore
-from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
+from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position
+from ombus_streams.runtime.processor import Processor
 
-MAX_BATCH: Final = 1_000
-"""Records folded in one piece: the event loop stands still for as long."""
 OPEN_WITHIN: Final = timedelta(seconds=20)
 """How long a rebalance waits for a partition; Faust gives the whole of it 90 seconds."""
 REOPEN_DELAYS: Final = (timedelta(seconds=1), timedelta(seconds=30))
@@ -34,28 +30,10 @@ REOPEN_DELAYS: Final = (timedelta(seconds=1), timedelta(seconds=30))
 _log = structlog.get_logger("ombus.worker")
 
 
-class FoldOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is folded and kept at once."""
-
-    max_batch: int = MAX_BATCH
-    max_sessions: int = MAX_CACHED_SESSIONS
-    """Sessions kept decoded, a partition."""
-    ahead: AheadPolicy | None = None
-    """Whether observer runs are prepared before they are owed."""
-
-
 class Reader(Protocol):
     """Who hands the records over: it can be told where to read on."""
 
     async def read_from(self, offsets: Mapping[int, int]) -> None: ...
-
-
-class Accounts(Protocol):
-    """Who keeps what runs cost, in the store of their partition."""
-
-    def adopt(self, partition: int, store: StateStore) -> None: ...
-
-    def release(self, partition: int) -> None: ...
 
 
 class Assignment:

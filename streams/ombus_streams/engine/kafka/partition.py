@@ -8,21 +8,42 @@ from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+import msgspec
 import structlog
 
 from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import Closed, RetryableError
-from ombus_streams.runtime.ports import Draft, LogRecord, Position
-from ombus_streams.runtime.processor import Batch, Processor
+from ombus_streams.runtime.ports import Draft, LogRecord, Position, StateStore
+from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Batch, Processor
 from ombus_streams.runtime.scheduler import Scheduler
 
+MAX_BATCH: Final = 1_000
+"""Records folded in one piece: the event loop stands still for as long."""
 OUTBOX_BATCH: Final = 500
 FIRST_DELAY: Final = timedelta(milliseconds=500)
 MAX_DELAY: Final = timedelta(seconds=30)
 
 _log = structlog.get_logger("ombus.worker")
+
+
+class FoldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is folded and kept at once."""
+
+    max_batch: int = MAX_BATCH
+    max_sessions: int = MAX_CACHED_SESSIONS
+    """Sessions kept decoded, a partition."""
+    ahead: AheadPolicy | None = None
+    """Whether observer runs are prepared before they are owed."""
+
+
+class Accounts(Protocol):
+    """Who keeps what runs cost, in the store of their partition."""
+
+    def adopt(self, partition: int, store: StateStore) -> None: ...
+
+    def release(self, partition: int) -> None: ...
 
 
 class Append(Protocol):

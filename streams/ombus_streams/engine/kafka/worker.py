@@ -14,9 +14,10 @@ import structlog
 
 from ombus_streams.engine.kafka.admission import RunLimits
 from ombus_streams.engine.kafka.app import BatchApp, Membership, create_app
-from ombus_streams.engine.kafka.assignment import Assignment, FoldOptions
+from ombus_streams.engine.kafka.assignment import Assignment
 from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.engine.kafka.partition import FoldOptions
 from ombus_streams.engine.kafka.performer import Performer
 from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.engine.kafka.status import Counts, PartitionStatus, WorkerStatus
