@@ -1,8 +1,19 @@
-"""Benchmarks of the embedded engine: ratios of one run, medians of several, a table and a JSON line.
+"""Benchmarks of the embedded engine: ratios of one run, medians of several, a table, a JSON line.
 
-``python -m tests.bench.embedded [--cold 100000] [--rounds 3]``. Nothing here is a test: the numbers
-depend on the machine, the ratios less so. Each floor does the least anybody could do with the same
-bytes in the same process.
+``make bench``; for smaller ones ``python -m tests.bench.embedded --folded N --long N --cold N``.
+Nothing here is a test: the numbers depend on the machine, the ratios less so.
+
+- ``folded_over_floor``: the floor decodes the same bytes to the same type and writes them with
+  ``executemany``, in transactions of as many records and with the same ``synchronous`` setting,
+  one after the other; ``folded_over_keyed_floor``: where a session can find them again, by its key
+  and their number.
+- ``*_speedup_100k``: the pure function that the conformance vectors pin, over entries that are
+  decoded already, for the same question; ``*_over_ledger`` takes the bare ledger fold instead.
+- ``*_growth``: a read of the long session over one of the short session with the same memory.
+- ``compaction_over_encode``: from 10,000 observations to the bounded payload and its summary, over
+  msgspec's encoding of them; ``compaction_from_rows_over_encode`` reads and decodes their rows too.
+- ``cold_sessions_mb``: what the process has grown by after each session was folded and read once.
+- ``fold_over_decode``: the engine's own fold, over rows in memory, over typed decoding.
 """
 
 import argparse
@@ -12,6 +23,7 @@ import resource
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,21 +35,27 @@ from typing import Final
 
 import msgspec
 import structlog
-from ombus_schemas.codec import encode
+from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry, Message
 from ombus_schemas.ids import observation_id, reflection_id
-from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import OBSERVATIONS_RECORDED, REFLECTIONS_RECORDED
 from ombus_streams.engine.embedded.engine import MAX_BATCH, Engine
-from ombus_streams.memory import compactor, keys, reading
+from ombus_streams.memory import compactor, context, ledger, payload, reading, recall, tree
 from ombus_streams.memory.effects import RunCompactor
-from ombus_streams.memory.ledger import fold
+from ombus_streams.memory.items import ACTIVE, observations
+from ombus_streams.memory.projection import folded_json
+from ombus_streams.memory.render import render_memory
+from ombus_streams.memory.rows import MemoryRows, Overlay
+from ombus_streams.memory.session import Session
 from ombus_streams.providers.extractive import Extractive
 
 TENANT: Final = "bench"
 N_ACTIVE: Final = 400
 N_REFLECTIONS: Final = 60
 OBSERVATIONS_PER_RECORD: Final = 20
+WINDOW: Final = 8
+SHORT: Final = 1_000
 TEXT: Final = (
     "The parser drops the last token when a line ends in a comment; see src/parse/lexer.py. "
 )
@@ -85,7 +103,7 @@ def side(session: str, entry_id: str, parent: str, data: JsonObject) -> Entry:
 def observed(
     session: str, number: int, covers: int, base: str | None, n_items: int, tokens: int = 20
 ) -> Entry:
-    items: list[JsonObject] = []
+    items: list[JsonValue] = []
     for item in range(n_items):
         content, sources = f"Fact {number}.{item}: {TEXT}"[:90], [f"e{covers - item % 10}"]
         items.append(
@@ -94,7 +112,7 @@ def observed(
                 "content": content,
                 "timestamp": "2026-01-01T00:00:00.000Z",
                 "relevance": ("low", "medium", "high", "critical")[item % 4],
-                "sourceEntryIds": sources,
+                "sourceEntryIds": [*sources],
                 "tokenCount": tokens,
             }
         )
@@ -133,7 +151,7 @@ def session_of(session: str, n_entries: int) -> Iterator[Entry]:
             assert isinstance(items, list)
             ids += [item["id"] for item in items if isinstance(item, dict)]
             yield record
-    reflections: list[JsonObject] = []
+    reflections: list[JsonValue] = []
     for number in range(N_REFLECTIONS):
         content, supports = f"Reflection {number}: {TEXT}", [str(ids[number])]
         reflections.append(
@@ -195,6 +213,9 @@ def folding(rounds: int, n_entries: int = 20_000) -> dict[str, float]:
     decoder = msgspec.json.Decoder(Entry)
     ours: list[float] = []
     floors: list[float] = []
+    keyed: list[float] = []
+    places = [number.to_bytes(8, "big") for number in range(n_entries)]
+    own_places = [key_of(each) + place for each, place in zip(entries, places, strict=True)]
     for _ in range(rounds):
         with engine() as made:
             for start in range(0, n_entries, MAX_BATCH):
@@ -204,9 +225,10 @@ def folding(rounds: int, n_entries: int = 20_000) -> dict[str, float]:
             while made.fold():
                 pass
             ours.append(time.perf_counter() - start_s)
-            floors.append(_floor(made.folder / "floor.db", raw, decoder))
+            floors.append(_floor(made.folder / "floor.db", places, raw, decoder))
+            keyed.append(_floor(made.folder / "keyed.db", own_places, raw, decoder))
     decode = median(rounds, lambda: [decoder.decode(value) for value in raw])
-    pure = median(rounds, lambda: fold(entries))
+    pure = median(rounds, lambda: _fold_in_memory(entries, raw))
     return {
         "entry_bytes": sum(map(len, raw)) / n_entries,
         "folded_per_s": n_entries / statistics.median(ours),
@@ -214,12 +236,27 @@ def folding(rounds: int, n_entries: int = 20_000) -> dict[str, float]:
         "folded_over_floor": statistics.median(
             floor / our for our, floor in zip(ours, floors, strict=True)
         ),
+        "folded_over_keyed_floor": statistics.median(
+            floor / our for our, floor in zip(ours, keyed, strict=True)
+        ),
         "fold_over_decode": pure / decode,
         "engine_fold_over_decode": statistics.median(ours) / decode,
     }
 
 
-def _floor(path: Path, raw: list[bytes], decoder: msgspec.json.Decoder[Entry]) -> float:
+def _fold_in_memory(entries: list[Entry], raw: list[bytes]) -> None:
+    sessions: dict[str, Session] = {}
+    for entry, value in zip(entries, raw, strict=True):
+        session = sessions.get(entry.session_id)
+        if session is None:
+            key = f"{TENANT}/{entry.session_id}".encode()
+            session = sessions[entry.session_id] = Session(key, Overlay(MemoryRows()))
+        tree.fold(session, entry, value, 1)
+
+
+def _floor(
+    path: Path, places: list[bytes], raw: list[bytes], decoder: msgspec.json.Decoder[Entry]
+) -> float:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -228,9 +265,11 @@ def _floor(path: Path, raw: list[bytes], decoder: msgspec.json.Decoder[Entry]) -
     start_s = time.perf_counter()
     for start in range(0, len(raw), MAX_BATCH):
         rows: list[tuple[bytes, bytes]] = []
-        for offset, value in enumerate(raw[start : start + MAX_BATCH], start):
+        end = start + MAX_BATCH
+        for place, value in zip(places[start:end], raw[start:end], strict=True):
             decoder.decode(value)
-            rows.append((offset.to_bytes(8, "big"), value))
+            rows.append((place, value))
+        rows.sort()
         with connection:
             connection.executemany("INSERT INTO rows VALUES (?, ?)", rows)
     seconds = time.perf_counter() - start_s
@@ -238,8 +277,9 @@ def _floor(path: Path, raw: list[bytes], decoder: msgspec.json.Decoder[Entry]) -
     return seconds
 
 
-def reads(rounds: int, sizes: tuple[int, int] = (1_000, 100_000)) -> dict[str, float]:
-    """Compare context and recall with a pure fold, and long sessions with short ones."""
+def reads(rounds: int, n_long: int = 100_000) -> dict[str, float]:
+    """Compare context and recall with pure folds, and a long session with a short one."""
+    sizes = (SHORT, n_long)
     times: dict[tuple[str, int], float] = {}
     with engine() as made:
         for size in sizes:
@@ -249,31 +289,39 @@ def reads(rounds: int, sizes: tuple[int, int] = (1_000, 100_000)) -> dict[str, f
                 made.append(entries[start : start + MAX_BATCH])
             while made.fold():
                 pass
-            times["fold", size] = median(rounds, lambda: fold(entries))  # noqa: B023
             with made.reading(key) as read:
                 leaf = read.session.leaf(read.session.head.default_segment)
                 shown = reading.visible(read.session, leaf)
                 assert (len(shown.observations), len(shown.reflections)) == (400, 60)
                 wanted = shown.observations[200].id
 
-            def context() -> None:
+            def read_context() -> None:
                 with made.reading(key) as read:  # noqa: B023
                     leaf = read.session.leaf(read.session.head.default_segment)
-                    reading.context(read.session, leaf, 8)
+                    reading.context(read.session, leaf, WINDOW)
 
-            def recall() -> None:
+            def read_recall() -> None:
                 with made.reading(key) as read:  # noqa: B023
                     leaf = read.session.leaf(read.session.head.default_segment)
                     reading.recall_at(read.session, leaf, wanted)  # noqa: B023
 
-            times["context", size] = median(rounds, context, 20)
-            times["recall", size] = median(rounds, recall, 100)
+            times["context", size] = median(rounds, read_context, 20)
+            times["recall", size] = median(rounds, read_recall, 100)
+            if size == n_long:
+                times["blocks", size] = median(rounds, lambda: context.blocks(entries, WINDOW))  # noqa: B023
+                times["recalled", size] = median(rounds, lambda: recall.recall(entries, wanted))  # noqa: B023
+                times["ledger", size] = median(rounds, lambda: ledger.fold(entries))  # noqa: B023
     small, large = sizes
     return {
         "context_ms": times["context", large] * 1e3,
         "recall_ms": times["recall", large] * 1e3,
-        "context_speedup_100k": times["fold", large] / times["context", large],
-        "recall_speedup_100k": times["fold", large] / times["recall", large],
+        "pure_context_ms": times["blocks", large] * 1e3,
+        "pure_recall_ms": times["recalled", large] * 1e3,
+        "pure_ledger_ms": times["ledger", large] * 1e3,
+        "context_speedup_100k": times["blocks", large] / times["context", large],
+        "recall_speedup_100k": times["recalled", large] / times["recall", large],
+        "context_over_ledger": times["ledger", large] / times["context", large],
+        "recall_over_ledger": times["ledger", large] / times["recall", large],
         "context_growth": times["context", large] / times["context", small],
         "recall_growth": times["recall", large] / times["recall", small],
     }
@@ -301,13 +349,23 @@ def compaction(rounds: int, n_observations: int = 10_000) -> dict[str, float]:
                 base=None, seen=None, cause="bench", anchor_id=leaf.tip_id,
                 through_id=f"e{10 + number}", trigger="manual",
             )  # fmt: skip
-            prefix = keys.of_leaf(session.prefix, b"o", leaf.segment)
-            payload = [row for _, row in session.rows.scan(prefix)]
-            assert len(payload) == n_observations
+            assert leaf.n_active == n_observations
             items = [item for entry in entries for item in _items(entry)]
-            ours = median(rounds, lambda: compactor.compact(session, leaf, run))
+            pool = tuple(row.item for row in observations(session, leaf, *ACTIVE))
+
+            def compact() -> None:
+                bounded = payload.bound(pool, (), (), payload.POOL_MAX_TOKENS, payload.MAX_BYTES)
+                folded_json(bounded.full_fold, bounded.observations, (), ())
+                render_memory(bounded.observations, ())
+
+            pure = median(rounds, compact)
+            whole = median(rounds, lambda: compactor.compact(session, leaf, run))
             floor = median(rounds, lambda: msgspec.json.encode(items))
-    return {"compaction_ms": ours * 1e3, "compaction_over_encode": ours / floor}
+    return {
+        "compaction_ms": whole * 1e3,
+        "compaction_over_encode": pure / floor,
+        "compaction_from_rows_over_encode": whole / floor,
+    }
 
 
 def _items(entry: Entry) -> list[object]:
@@ -348,21 +406,37 @@ def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def help_time(rounds: int) -> dict[str, float]:
+    """Measure a whole process that prints the help."""
+    command = [sys.executable, "-m", "ombus.cli", "--help"]
+    return {
+        "help_s": median(
+            rounds, lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        )
+    }
+
+
 def main() -> None:
     """Run all of it and print the table and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folded", type=int, default=20_000, help="entries folded in a round")
+    parser.add_argument("--long", type=int, default=100_000, help="entries of the long session")
     parser.add_argument("--cold", type=int, default=100_000, help="cold sessions")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure, at least 3")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     rounds = max(3, given.rounds)
     results: dict[str, float] = {}
-    for name, measure in (
-        ("folding", lambda: folding(rounds)),
-        ("reads", lambda: reads(rounds)),
+    measures: tuple[tuple[str, Callable[[], dict[str, float]]], ...] = (
+        ("folding", lambda: folding(rounds, given.folded)),
+        ("reads", lambda: reads(rounds, given.long)),
         ("compaction", lambda: compaction(rounds)),
         ("cold sessions", lambda: cold_sessions(given.cold)),
-    ):
+        ("help", lambda: help_time(rounds)),
+    )
+    for name, measure in measures:
         print(f"{name} …", file=sys.stderr)
         results |= measure()
     width = max(map(len, results))
