@@ -59,28 +59,26 @@ def bound(
     """
     total = item_tokens(observations)
     full_fold = total > max_tokens
-    places_by_id: dict[str, list[int]] = {}
-    sizes: list[int] = []
-    for place, item in enumerate(observations):
-        places_by_id.setdefault(item.id, []).append(place)
-        sizes.append(_json_bytes(item))
+    twins = _twins(observations)
+    sizes = list(map(_json_bytes, observations))
     n_kept, kept_bytes, is_gone = len(observations), sum(sizes), bytearray(len(observations))
     frame_bytes = {
         flag: utf8_length(json_text(folded_json(flag, (), reflections, dropped_ids)))
         for flag in (False, True)
     }
-
+    full_frame_bytes = frame_bytes[True]
     size = frame_bytes[full_fold] + kept_bytes + max(0, n_kept - 1)
     for place in removal_order(observations):
         if not n_kept or (total <= max_tokens and size <= max_bytes):
             break
-        for gone in places_by_id.pop(observations[place].id, ()):
-            is_gone[gone] = True
-            n_kept -= 1
-            kept_bytes -= sizes[gone]
+        for gone in twins.get(observations[place].id, (place,)):
+            if not is_gone[gone]:
+                is_gone[gone] = True
+                n_kept -= 1
+                kept_bytes -= sizes[gone]
         total = total - observations[place].token_count
         full_fold = True
-        size = frame_bytes[True] + kept_bytes + max(0, n_kept - 1)
+        size = full_frame_bytes + kept_bytes + (n_kept - 1 if n_kept else 0)
     if size > max_bytes:
         raise SizeExceeded("folded payload", max_bytes, size)
     return Bounded(
@@ -103,6 +101,16 @@ def drop_to_target(observations: Sequence[Observation], target: float) -> tuple[
         gone.append(observations[place].id)
         total = total - observations[place].token_count
     return tuple(gone)
+
+
+def _twins(observations: Sequence[Observation]) -> dict[str, list[int]]:
+    """Return the places of each id that is listed more than once; they go together."""
+    if len({item.id for item in observations}) == len(observations):
+        return {}
+    places_by_id: dict[str, list[int]] = {}
+    for place, item in enumerate(observations):
+        places_by_id.setdefault(item.id, []).append(place)
+    return {name: places for name, places in places_by_id.items() if len(places) > 1}
 
 
 def _json_bytes(item: Observation) -> int:

@@ -74,8 +74,13 @@ class Session:
         self, prefix: bytes, kind: type[RowType], start: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, RowType]]:
         """Yield decoded rows under ``prefix``, in key order or backwards."""
+        decode_row = _DECODERS[kind].decode
         for key, value in self.rows.scan(prefix, start, reverse):
-            yield key, _decoded(key, value, kind)
+            try:
+                row: RowType = decode_row(value)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise RowUnreadable(*keys.described(key)) from error
+            yield key, row
 
     def write(self, key: bytes, row: object) -> None:
         try:

@@ -24,7 +24,10 @@ def text_tokens(text: str) -> int:
 
 def message_tokens(message: Message) -> int:
     """Return the sum over the blocks, each rounded up; role, id and metadata weigh nothing."""
-    return sum(_tokens(_units(block)) for block in message.content)
+    total = 0
+    for block in message.content:
+        total -= -_units(block) // 4
+    return total
 
 
 def entry_tokens(entry: Entry) -> int:
@@ -56,7 +59,10 @@ def _units(value: JsonValue) -> int:
     if isinstance(value, str):
         return _string_units(value)
     if isinstance(value, dict):
-        if all(type(item) is str for item in value.values()):
+        for item in value.values():
+            if type(item) is not str:
+                break
+        else:
             return _plain_units(value)
         # braces, a colon to each key and a comma between two members
         frame = 1 + 2 * len(value) if value else 2

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET
-from ombus_schemas.codec import decode_record, key_of
+from ombus_schemas.codec import decode_record
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.ids import SYSTEM_TENANT
@@ -92,7 +92,7 @@ class Processor:
         outbox: list[bytes] = []
         try:
             decoded = [_decoded(record) for record in records]
-            self._expect(decoded)
+            self._expect(records, decoded)
             for record, entry in zip(records, decoded, strict=True):
                 error = entry
                 if isinstance(entry, Entry):
@@ -133,13 +133,18 @@ class Processor:
         self._rows.clear()
         self._position = self._start()
 
-    def _expect(self, decoded: Sequence[Entry | BadRecord | None]) -> None:
+    def _expect(
+        self, records: Sequence[LogRecord], decoded: Sequence[Entry | BadRecord | None]
+    ) -> None:
         """Read the places of the batch's ids at once: nearly all of them are new."""
         stored: list[bytes] = []
         absent: list[bytes] = []
-        for entry in decoded:
-            if isinstance(entry, Entry):
-                session = self.session(key_of(entry))
+        opened: dict[bytes, Session] = {}
+        for record, entry in zip(records, decoded, strict=True):
+            if isinstance(entry, Entry) and record.key is not None:
+                session = opened.get(record.key)
+                if session is None:
+                    session = opened[record.key] = self.session(record.key)
                 place = keys.entry_id(session.prefix, entry.id)
                 (absent if session.is_new else stored).append(place)
         found = self.store.get_many(stored) if stored else {}
