@@ -115,6 +115,7 @@ class Watcher:
         While nobody else folds the data folder, this does, and runs its workers when no file grows.
         """
         is_owed = False
+        _log.info("watch.started", roots=list(map(str, self._roots)), n_files=len(self._known))
         while not self._stop.is_set():
             result = self.round()
             is_owed = is_owed or result.entries > 0
@@ -127,8 +128,9 @@ class Watcher:
             except (Unanswered, RuntimeFault) as error:
                 _log.warning("owner.unanswering", error=str(error))
             if is_over:
-                return
+                break
             self._stop.wait(min(interval_seconds, _SOON_S) if is_once else interval_seconds)
+        _log.info("watch.stopped", n_files=len(self._known))
 
     def close(self) -> None:
         """Close the files. What waits is read again by the next watcher."""
