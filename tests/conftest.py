@@ -31,3 +31,10 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("ombus")
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A command that runs inside of a test lets logs go to an output that is closed afterwards."""
+    yield
+    structlog.reset_defaults()
