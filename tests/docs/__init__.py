@@ -1,0 +1,1 @@
+"""Every block of the documentation is run."""
