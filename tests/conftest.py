@@ -1,7 +1,10 @@
 """Settings every test shares, and the brokers some of them need."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import (
