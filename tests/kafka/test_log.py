@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -37,6 +38,7 @@ from ombus_streams.runtime.ports import Draft
 from tests.kafka.conftest import OpenLog, WallClock
 from tests.kafka.logs import declared
 from tests.support.brokers import Service
+from tests.support.proxy import Proxy
 from tests.support.replays import entry_draft
 
 
@@ -164,6 +166,24 @@ def own_cluster(
         yield dev_kafka.up(folder)
     finally:
         dev_kafka.down(folder, wipe=True)
+
+
+def test_a_client_that_comes_through_a_proxy_stays_behind_it_and_outlives_cuts(
+    own_cluster: dev_kafka.Cluster,
+) -> None:
+    (broker,) = own_cluster.brokers
+    topic = declared("test.proxied", 1, like=ENTRIES)
+    straight = Connection(bootstrap_servers=own_cluster.bootstrap)
+    asyncio.run(topics.apply(straight, WallClock(), [topic]))
+    with Proxy(broker.advertised_port, broker.proxied_port) as proxy:
+        behind = Connection(bootstrap_servers=f"127.0.0.1:{broker.advertised_port}")
+        with closing(KafkaLog(behind, topic.name)) as log:
+            for number in range(5):
+                log.append([draft(b"%d" % number)])
+                proxy.cut()
+            assert proxy.n_connections > 5
+            values = [record.value for record in log.of_key(b"t/s")]
+            assert values == [b"%d" % number for number in range(5)]
 
 
 def test_appends_outlive_a_broker_that_is_killed_and_started_again(
