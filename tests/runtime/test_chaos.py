@@ -131,7 +131,7 @@ def dispatched(driver: Driver, provider: ModelProvider, time: VirtualTime) -> Di
 def tiling_faults(driver: Driver, number: int) -> list[str]:
     """Return where the spans that are recorded leave a gap or overlap.
 
-    A drop that a newer reflection overtook is rejected and counted, which is no fault; an observer's
+    A drop that a newer reflection overtook is rejected and counted: no fault. An observer's
     record whose base does not fit would show here.
     """
     reached: str | None = None
