@@ -5,25 +5,24 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from ombus.operator import requests
 from ombus.operator.desk import Desk
 from ombus.operator.intake import Intake, import_file
 from ombus.settings import ProcessSettings
+from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.settings import resolve_settings
 from ombus_streams.memory import keys, reading
 from ombus_streams.memory.head import LeafHead, SessionHead
 from ombus_streams.memory.items import ACTIVE, observations, reflections
 from ombus_streams.memory.session import Session
 
-LOW = resolve_settings(
-    {
-        "observation": {"messageTokens": 1_000},
-        "reflection": {"observationTokens": 500},
-        "dropper": {"targetTokens": 1_000},
-        "context": {"recentMessages": 6},
-    },
-    None,
-)
+LOW: JsonObject = {
+    "observation": {"messageTokens": 1_000},
+    "reflection": {"observationTokens": 500},
+    "dropper": {"targetTokens": 1_000},
+    "context": {"recentMessages": 6},
+}
 COUNTERS = ("n_duplicates", "n_repeated_runs", "n_refused")
 """What an export says once, however often the log has it."""
 
@@ -37,9 +36,10 @@ class Folder:
     """A data folder; ``low`` lets short sessions reach thresholds."""
 
     def __init__(self, data: Path, *, low: bool = False) -> None:
-        settings = ProcessSettings(
-            data=str(data), tenant="acme", partitions=2, memory=LOW if low else None
-        )
+        settings = ProcessSettings(data=str(data), tenant="acme", partitions=2)
+        if low:
+            memory = resolve_settings(LOW, None)
+            settings = msgspec.structs.replace(settings, memory=memory, memory_said=LOW)
         self.desk = Desk(settings, needs_log=False, clock=StoppedClock())
 
     def imports(self, *paths: Path) -> list[Intake]:

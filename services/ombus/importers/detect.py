@@ -90,8 +90,12 @@ def detect(file: IO[bytes]) -> Detected:
         document = _of_document(file, first.offset)
         if objects or n_continued or n_rows == 1 or document.is_sure:
             return Detected(document.name, document.layout)
-    documents = Counter(name for value in objects if (name := by_lists(value)) is not None)
-    votes = Counter(name for value in objects if (name := _vote(value)) is not None)
+    documents: Counter[FormatName] = Counter(
+        name for value in objects if (name := by_lists(value)) is not None
+    )
+    votes: Counter[FormatName] = Counter(
+        name for value in objects if (name := _vote(value)) is not None
+    )
     if documents and documents.total() > votes.total():
         return Detected(documents.most_common(1)[0][0], "document_a_line")
     if votes:

@@ -17,7 +17,7 @@ from ombus_schemas.ids import session_key
 from ombus_streams.runtime.errors import RuntimeFault
 
 from ombus.importers.canonical import Imported
-from ombus.importers.detect import FORMATS
+from ombus.importers.detect import FORMATS, FormatName
 from ombus.importers.growing import GrowingTranscript
 from ombus.importers.transcript import fit
 from ombus.operator.desk import Desk
@@ -304,7 +304,7 @@ class Watcher:
         """Return where to begin with a content that was never read."""
         content = content_of(file)
         if content is None and before is not None and before.format is not None:
-            name = next(each for each in FORMATS if each == before.format)
+            name: FormatName = next(each for each in FORMATS if each == before.format)
             content = content_of(file, name)
         if content is None:
             return None
