@@ -1,4 +1,4 @@
-.PHONY: watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos bench clean
+.PHONY: watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -23,8 +23,10 @@ check: setup
 	$(BIN)/mypy && $(BIN)/pyright && $(BIN)/lint-imports
 	$(BIN)/python -m ombus_schemas.publish --check
 
+# TESTS='--require kafka,redis' makes a missing broker a failure instead of a skip.
+TESTS ?=
 test: setup
-	$(BIN)/pytest -q -ra
+	$(BIN)/pytest -q -ra $(TESTS)
 
 kills: setup
 	KILLS=50 $(BIN)/pytest -q tests/cli/test_up.py
@@ -61,7 +63,7 @@ conformance: setup
 
 # The Kafka engine at full size: ten kills, 10,000 generated entries and every real transcript.
 kafka-full: setup
-	OMBUS_KAFKA_ENTRIES=10000 OMBUS_KAFKA_ROUNDS=10 $(BIN)/pytest -q -s --require kafka tests/kafka
+	OMBUS_TEST_KAFKA_ENTRIES=10000 OMBUS_TEST_KAFKA_ROUNDS=10 $(BIN)/pytest -q -s --require kafka tests/kafka
 
 # Kafka, Redis, a Kafka UI and the workers, with Docker; without it: docs/guides/kafka-dev.md
 COMPOSE := docker compose -f infra/compose/compose.yaml
@@ -88,5 +90,5 @@ $(MODEL)/ready:
 	touch $@
 
 # Providers at their worst over 1,000 sessions, about 10 minutes.
-chaos: setup
+chaos-models: setup
 	OMBUS_CHAOS_SESSIONS=1000 OMBUS_STORM_SESSIONS=1000 $(BIN)/pytest -q tests/runtime/test_chaos.py

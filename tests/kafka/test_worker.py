@@ -1,6 +1,6 @@
 """The running worker on a real broker: rows as the embedded engine's, nothing lost or doubled.
 
-Sizes are those of a default run; ``OMBUS_KAFKA_ENTRIES`` and ``OMBUS_KAFKA_ROUNDS`` make them full.
+Sizes are those of a default run; ``OMBUS_TEST_KAFKA_ENTRIES`` and ``OMBUS_TEST_KAFKA_ROUNDS`` make them full.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from tests.kafka.world import (
 )
 from tests.support.brokers import Service
 
-N_ENTRIES: Final = int(os.environ.get("OMBUS_KAFKA_ENTRIES", "2000"))
-N_ROUNDS: Final = int(os.environ.get("OMBUS_KAFKA_ROUNDS", "3"))
+N_ENTRIES: Final = int(os.environ.get("OMBUS_TEST_KAFKA_ENTRIES", "2000"))
+N_ROUNDS: Final = int(os.environ.get("OMBUS_TEST_KAFKA_ROUNDS", "3"))
 POISON: Final[tuple[tuple[bytes | None, bytes | None], ...]] = (
     (b"acme/s0", b"\xff\xfe{"),
     (b"acme/s0", None),
