@@ -6,7 +6,8 @@
 written there. ``json``: parsed. ``text`` and no language: nothing to run. A block whose first line
 begins with ``# not run:`` says why.
 
-All blocks of a page run one after the other, in one new folder without settings.
+All blocks of a page run one after the other, in one new folder without settings, in which
+``ferry.jsonl`` is the sample transcript.
 """
 
 import json
@@ -28,6 +29,8 @@ PROMPT: Final = "$ "
 SECONDS: Final = 120
 """What one block may take."""
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_SPACES: Final = re.compile("  +")
+"""Columns are as wide as their contents, so a run of spaces counts as one."""
 _NAMED: Final = re.compile(r"# ([\w.-]+\.\w+)$")
 
 
@@ -119,21 +122,21 @@ def fits(expected: str, printed: str) -> bool:
         if line.strip() == "…":
             parts.append(r"(?:.*\n)*?")
         else:
-            parts.append(".*".join(map(re.escape, line.rstrip().split("…"))) + r"[ \t]*\n")
-    return (
-        re.fullmatch("".join(parts), printed.strip() + "\n" if printed.strip() else "") is not None
-    )
+            parts.append(
+                ".*".join(map(re.escape, _SPACES.sub(" ", line.rstrip()).split("…"))) + " ?\n"
+            )
+    said = _SPACES.sub(" ", printed.strip())
+    return re.fullmatch("".join(parts), f"{said}\n" if said else "") is not None
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return what a new user's shell has: no settings, no data, the commands of this environment."""
+    """Return what a new user's shell has: no settings, no data, the installed commands."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OMBUS_")}
     return {
         **kept,
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder / ".config"),
         "OMBUS_DATA": str(folder / "data"),
-        "SAMPLE": str(SAMPLE),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "NO_COLOR": "1",
         "COLUMNS": "160",

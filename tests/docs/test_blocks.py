@@ -1,17 +1,19 @@
 """Every block of every page runs, every test and file that a page names exists."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, Block, blocks_of, commands, fits, pages, run
+from tests.docs.blocks import ROOT, SAMPLE, Block, blocks_of, commands, fits, pages, run
 
 PAGES = pages()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_block_of_a_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
+    shutil.copy(SAMPLE, tmp_path / "ferry.jsonl")
     for block in blocks_of(page):
         run(block, tmp_path)
 
