@@ -1,17 +1,25 @@
-"""``ombus dlq``: what could not be folded, and what is decided about it."""
+"""``ombus dlq``: what could not be folded, and what is decided about it.
+
+The letters are those of the data folder, or with ``--bootstrap-servers`` those of a Kafka cluster.
+"""
 
 import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
 from ombus.cli.options import Data, Json
 from ombus.cli.output import columns, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import connection_for_command, desk_for, settings_for
+from ombus.cli.topics import Servers
 
 if TYPE_CHECKING:
-    from ombus.operator.letters import Letter
+    from ombus_streams.runtime.ports import EntryLog
 
 app = typer.Typer(
     help="Dead letters: records that could not be folded, kept whole.", no_args_is_help=True
@@ -23,6 +31,19 @@ LetterId = Annotated[
 Again = Annotated[
     bool, typer.Option("--again", help="Also a letter that was decided about before.")
 ]
+Topic = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="On Kafka: where the entries are.")
+]
+DeadLetters = Annotated[
+    str, typer.Option("--dead-letters", metavar="NAME", help="On Kafka: where the letters are.")
+]
+
+
+class Logs(msgspec.Struct, frozen=True):
+    """The log a letter came from, and the log it lies on."""
+
+    entries: "EntryLog"
+    letters: "EntryLog"
 
 
 @app.command("list")
@@ -31,15 +52,17 @@ def list_letters(
     everything: Annotated[
         bool, typer.Option("--all", help="Also those that were retried or discarded.")
     ] = False,
+    servers: Servers = None,
+    topic: Topic = ENTRIES,
+    dead_letters: DeadLetters = DEAD_LETTERS,
     json: Json = False,
     data: Data = None,
 ) -> None:
     """List the open dead letters."""
     from ombus.operator.letters import letters
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        found = letters(desk.engine.dead_letters)
+    with _logs(context, data, servers, topic, dead_letters) as logs:
+        found = letters(logs.letters)
     shown = [each for each in found if everything or each.state == "open"]
     if json:
         for each in shown:
@@ -58,9 +81,20 @@ def list_letters(
 
 
 @app.command("show")
-def show(context: typer.Context, letter: LetterId, json: Json = False, data: Data = None) -> None:
+def show(
+    context: typer.Context,
+    letter: LetterId,
+    servers: Servers = None,
+    topic: Topic = ENTRIES,
+    dead_letters: DeadLetters = DEAD_LETTERS,
+    json: Json = False,
+    data: Data = None,
+) -> None:
     """Print a dead letter whole: why, whence, its headers, its bytes, what was decided."""
-    found = _found(context, data, letter)
+    from ombus.operator.letters import letter as find
+
+    with _logs(context, data, servers, topic, dead_letters) as logs:
+        found = find(logs.letters, letter)
     shown = found.as_json(with_value=True)
     if json:
         say_json(shown)
@@ -77,38 +111,63 @@ def show(context: typer.Context, letter: LetterId, json: Json = False, data: Dat
 
 @app.command("retry")
 def retry(
-    context: typer.Context, letter: LetterId, again: Again = False, data: Data = None
+    context: typer.Context,
+    letter: LetterId,
+    again: Again = False,
+    servers: Servers = None,
+    topic: Topic = ENTRIES,
+    dead_letters: DeadLetters = DEAD_LETTERS,
+    data: Data = None,
 ) -> None:
     """Append the original record once more: it folds if what was wrong is mended."""
     from ombus.operator.letters import letter as find
     from ombus.operator.letters import retry as retry_letter
 
-    with desk_for(settings_for(context, data)) as desk:
-        found = find(desk.engine.dead_letters, letter)
-        engine = desk.engine
-        position = retry_letter(
-            engine.log, engine.dead_letters, found, getpass.getuser(), again=again
-        )
+    with _logs(context, data, servers, topic, dead_letters) as logs:
+        found = find(logs.letters, letter)
+        position = retry_letter(logs.entries, logs.letters, found, getpass.getuser(), again=again)
     say(f"retried {letter}: appended at {position}")
 
 
 @app.command("discard")
 def discard(
-    context: typer.Context, letter: LetterId, again: Again = False, data: Data = None
+    context: typer.Context,
+    letter: LetterId,
+    again: Again = False,
+    servers: Servers = None,
+    topic: Topic = ENTRIES,
+    dead_letters: DeadLetters = DEAD_LETTERS,
+    data: Data = None,
 ) -> None:
     """Note that nobody needs a dead letter any more."""
     from ombus.operator.letters import discard as discard_letter
     from ombus.operator.letters import letter as find
 
-    with desk_for(settings_for(context, data)) as desk:
-        found = find(desk.engine.dead_letters, letter)
-        discard_letter(desk.engine.dead_letters, found, getpass.getuser(), again=again)
+    with _logs(context, data, servers, topic, dead_letters) as logs:
+        found = find(logs.letters, letter)
+        discard_letter(logs.letters, found, getpass.getuser(), again=again)
     say(f"discarded {letter}")
 
 
-def _found(context: typer.Context, data: Path | None, letter: str) -> "Letter":
-    from ombus.operator.letters import letter as find
+@contextmanager
+def _logs(
+    context: typer.Context, data: Path | None, servers: str | None, topic: str, dead_letters: str
+) -> Iterator[Logs]:
+    """Open the logs of the data folder, folded up to now, or those of the named brokers."""
+    if servers is None:
+        with desk_for(settings_for(context, data)) as desk:
+            desk.catch_up()
+            yield Logs(desk.engine.log, desk.engine.dead_letters)
+        return
+    from ombus.wiring_kafka import open_kafka_log
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        return find(desk.engine.dead_letters, letter)
+    connection = connection_for_command(context, servers)
+    entries = open_kafka_log(connection, topic)
+    try:
+        letters = open_kafka_log(connection, dead_letters)
+        try:
+            yield Logs(entries, letters)
+        finally:
+            letters.close()
+    finally:
+        entries.close()
