@@ -94,7 +94,7 @@ def detect(file: IO[bytes]) -> Detected:
         name for value in objects if (name := by_lists(value)) is not None
     )
     votes: Counter[FormatName] = Counter(
-        name for value in objects if (name := _vote(value)) is not None
+        vote for value in objects if (vote := _vote(value)) is not None
     )
     if documents and documents.total() > votes.total():
         return Detected(documents.most_common(1)[0][0], "document_a_line")
