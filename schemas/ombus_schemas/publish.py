@@ -1,4 +1,4 @@
-"""Writes the contract for readers in other languages: JSON Schema, AsyncAPI 3.0, patterns.
+"""Writes the contract for readers in other languages: JSON Schema, AsyncAPI, OpenAPI, patterns.
 
 ``python -m ombus_schemas.publish`` writes ``schemas/published/``; with ``--check`` it says whether
 that folder holds what the code says and exits 1 if not.
@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ombus_schemas import asyncapi, jsonschemas, patterns
+from ombus_schemas import asyncapi, jsonschemas, openapi, patterns
 from ombus_schemas.jsontext import JsonObject
 
 FOLDER: Final = Path(__file__).parents[1] / "published"
 ENTRY_FILE: Final = "entry.schema.json"
 SUPERVISION_FILE: Final = "supervision.schema.json"
 ASYNCAPI_FILE: Final = "asyncapi.json"
+OPENAPI_FILE: Final = "openapi.json"
 PATTERNS_FILE: Final = "secret-patterns.json"
 
 
@@ -27,6 +28,7 @@ def documents() -> dict[str, str]:
         ENTRY_FILE: _text({"$id": ENTRY_FILE, **jsonschemas.entry_schema()}),
         SUPERVISION_FILE: _text({"$id": SUPERVISION_FILE, **jsonschemas.supervision_schema()}),
         ASYNCAPI_FILE: _text(asyncapi.document(ENTRY_FILE, SUPERVISION_FILE)),
+        OPENAPI_FILE: _text(openapi.document()),
         PATTERNS_FILE: _text(patterns.document()),
     }
 

@@ -16,12 +16,14 @@ from ombus.cli import (
     letters,
     operating,
     reading,
+    token,
     topics,
     usage,
     watching,
     writing,
 )
 from ombus.cli.replay import replay
+from ombus.cli.serve import serve
 from ombus.cli.shell import Flags
 from ombus.cli.worker import worker
 
@@ -117,6 +119,7 @@ def options(
 
 
 app.command("up", rich_help_panel="Work")(operating.up)
+app.command("serve", rich_help_panel="Work")(serve)
 app.command("worker", rich_help_panel="Work")(worker)
 app.command("import", rich_help_panel="Work")(writing.import_files)
 app.command("watch", rich_help_panel="Work")(watching.watch)
@@ -143,4 +146,5 @@ app.command("doctor", rich_help_panel="Operate")(caring.doctor)
 app.command("backup", rich_help_panel="Operate")(caring.backup)
 app.add_typer(caring.settings_app, name="settings", rich_help_panel="Operate")
 app.add_typer(letters.app, name="dlq", rich_help_panel="Operate")
+app.add_typer(token.app, name="token", rich_help_panel="Operate")
 app.add_typer(topics.app, name="topics", rich_help_panel="Operate")

@@ -1,0 +1,260 @@
+"""The routes of the HTTP API: one table for the server, its OpenAPI document and the tests.
+
+``roles`` are those of which one is needed. A route with ``{session}`` answers ``not_found`` for
+a session that is not there and for one the caller may not use: the same bytes.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from ombus_schemas import api
+from ombus_schemas.api import ApiRole
+from ombus_schemas.jsontext import JsonObject
+
+PREFIX: Final = "/v1"
+SESSION: Final = PREFIX + "/sessions/{session}"
+
+ParamType = Literal["string", "integer", "number", "boolean"]
+
+
+class Param(msgspec.Struct, frozen=True):
+    """One parameter of the query."""
+
+    name: str
+    type: ParamType
+    meaning: str
+    minimum: int | None = None
+    required: bool = False
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation."""
+
+    name: str
+    method: Literal["GET", "POST"]
+    path: str
+    meaning: str
+    roles: frozenset[ApiRole]
+    answer: type[msgspec.Struct]
+    body: type[msgspec.Struct] | None = None
+    params: tuple[Param, ...] = ()
+    creates: bool = False
+    """Whether the session may be one that is not there yet."""
+    streams: bool = False
+    """Whether the answer is a stream of server-sent events, each with an ``answer`` as data."""
+
+    @property
+    def of_session(self) -> bool:
+        return "{session}" in self.path
+
+
+_LEAF: Final = Param("leaf", "string", "The entry the branch ends at. Default: the one last come.")
+_AS_OF: Final = Param("asOf", "string", "Answer as the log stood below this position.")
+_AT_LEAST: Final = Param("atLeast", "string", "Wait until this position is folded.")
+_WAIT: Final = Param("waitSeconds", "number", "How long `atLeast` waits at most.", 0)
+_READ: Final = (_LEAF, _AS_OF, _AT_LEAST, _WAIT)
+
+_PUBLISH: Final[frozenset[ApiRole]] = frozenset({"publisher", "supervisor", "operator"})
+_READERS: Final[frozenset[ApiRole]] = frozenset({"reader", "supervisor", "operator"})
+_STEER: Final[frozenset[ApiRole]] = frozenset({"supervisor", "operator"})
+
+
+class TailEvent(api.Api, frozen=True, kw_only=True):
+    """The data of one ``entry`` event; its id is the position."""
+
+    position: str
+    at_ms: int
+    id: str
+    kind: str
+    entry: JsonObject | None = None
+    """The entry; absent when nobody may read it any more."""
+    withheld: bool = False
+
+
+ROUTES: Final = (
+    Route(
+        name="sessions",
+        method="GET",
+        path=PREFIX + "/sessions",
+        meaning="List the sessions the caller may see",
+        roles=_READERS,
+        answer=api.SessionsAnswer,
+        params=(
+            Param("after", "string", "Begin after this session."),
+            Param("limit", "integer", "At most so many.", 1),
+        ),
+    ),
+    Route(
+        name="append",
+        method="POST",
+        path=SESSION + "/entries",
+        meaning="Append entries, in order; 409 for a lost `expectedLeaf`, 422 for refused ones",
+        roles=_PUBLISH,
+        answer=api.AppendAnswer,
+        body=api.AppendRequest,
+        creates=True,
+    ),
+    Route(
+        name="entries",
+        method="GET",
+        path=SESSION + "/entries",
+        meaning="Page through the chain entries of a leaf, oldest first",
+        roles=_READERS,
+        answer=api.EntriesAnswer,
+        params=(
+            *_READ,
+            Param("after", "string", "Begin after this entry of the chain."),
+            Param("limit", "integer", "At most so many.", 1),
+        ),
+    ),
+    Route(
+        name="branches",
+        method="GET",
+        path=SESSION + "/branches",
+        meaning="List the leaves",
+        roles=_READERS,
+        answer=api.BranchesAnswer,
+        params=(_AS_OF, _AT_LEAST, _WAIT),
+    ),
+    Route(
+        name="rebuild",
+        method="GET",
+        path=SESSION + "/rebuild",
+        meaning="Return the messages and summaries a model is given again",
+        roles=_READERS,
+        answer=api.RebuildAnswer,
+        params=_READ,
+    ),
+    Route(
+        name="context",
+        method="GET",
+        path=SESSION + "/context",
+        meaning="Return the blocks an agent reads before it answers",
+        roles=_READERS,
+        answer=api.ContextAnswer,
+        params=(
+            *_READ,
+            Param("maxTokens", "number", "Of the recent messages.", 0),
+            Param("recent", "integer", "Recent messages, instead of the setting's.", 0),
+        ),
+    ),
+    Route(
+        name="recall",
+        method="GET",
+        path=SESSION + "/memories/{memory}",
+        meaning="Return a memory and the exact words of its sources",
+        roles=_READERS,
+        answer=api.RecallAnswer,
+        params=_READ,
+    ),
+    Route(
+        name="pages",
+        method="GET",
+        path=SESSION + "/pages",
+        meaning="Return raw messages around a cursor",
+        roles=_READERS,
+        answer=api.PageAnswer,
+        params=(
+            *_READ,
+            Param("cursor", "string", "The id of a message.", required=True),
+            Param("limit", "integer", "Messages, 1 to 100.", 1),
+            Param("direction", "string", "`forward`, else backward."),
+            Param("detail", "string", "`full`: whole entries."),
+        ),
+    ),
+    Route(
+        name="status",
+        method="GET",
+        path=SESSION + "/status",
+        meaning="Return what is recorded, what is pending and which workers wait",
+        roles=_READERS,
+        answer=api.StatusAnswer,
+        params=_READ,
+    ),
+    Route(
+        name="view",
+        method="GET",
+        path=SESSION + "/view",
+        meaning="Return the memory as a person reads it",
+        roles=_READERS,
+        answer=api.ViewAnswer,
+        params=(*_READ, Param("mode", "string", "`full`: all that is active.")),
+    ),
+    Route(
+        name="tail",
+        method="GET",
+        path=SESSION + "/tail",
+        meaning="Follow the session's records; `Last-Event-ID` resumes",
+        roles=_READERS,
+        answer=TailEvent,
+        params=(Param("after", "string", "`start`, or a position. Default: from now on."),),
+        streams=True,
+    ),
+    Route(
+        name="flush",
+        method="POST",
+        path=SESSION + "/flush",
+        meaning="Cover, reflect and drop everything up to the leaf",
+        roles=_PUBLISH,
+        answer=api.FlushAnswer,
+        body=api.FlushRequest,
+    ),
+    Route(
+        name="compact",
+        method="POST",
+        path=SESSION + "/compact",
+        meaning="Compact the leaf, or say what that would fold",
+        roles=_PUBLISH,
+        answer=api.CompactAnswer,
+        body=api.CompactRequestBody,
+    ),
+    Route(
+        name="run_started",
+        method="POST",
+        path=SESSION + "/runs/{run}/started",
+        meaning="Say that the host's agent is at work: no compaction until it ends",
+        roles=_PUBLISH,
+        answer=api.FactAnswer,
+        body=api.RunRequest,
+    ),
+    Route(
+        name="run_finished",
+        method="POST",
+        path=SESSION + "/runs/{run}/finished",
+        meaning="Say that the host's run ended",
+        roles=_PUBLISH,
+        answer=api.FactAnswer,
+        body=api.RunRequest,
+    ),
+    Route(
+        name="invalidate",
+        method="POST",
+        path=SESSION + "/invalidations",
+        meaning="Take sources out of every memory, on every leaf",
+        roles=_STEER,
+        answer=api.FactAnswer,
+        body=api.InvalidationRequest,
+    ),
+)
+
+STATUS_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
+    "bad_request": (400, "The request cannot be read"),
+    "bad_position": (400, "That is no position of this session"),
+    "unauthorized": (401, "A valid token is needed"),
+    "not_found": (404, "There is nothing here, or nothing for you"),
+    "no_leaf": (404, "The session has no such leaf"),
+    "method_not_allowed": (405, "This cannot be done here"),
+    "body_timeout": (408, "The body did not come in time"),
+    "conflict": (409, "The leaf was not the expected one any more"),
+    "position_gone": (410, "The position belongs to another log"),
+    "too_large": (413, "The body is too large"),
+    "rejected": (422, "Some entries were not taken"),
+    "too_many_requests": (429, "Too many requests"),
+    "internal": (500, "A bug of ours"),
+    "behind": (503, "The fold has not come so far yet"),
+    "busy": (503, "Too much is under way"),
+    "storage": (503, "The log cannot be written or read now"),
+}
+"""Every problem there is: its status and title."""

@@ -1,0 +1,1 @@
+"""HTTP over an engine: append, read, follow; who may do what."""

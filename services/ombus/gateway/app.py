@@ -1,0 +1,352 @@
+"""The HTTP application: identify, admit, read, answer; one canonical log line a request.
+
+The order is the security: nobody without a valid token learns anything (401, one text); with one,
+whatever is absent and whatever is forbidden is ``not_found``, after the same work.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Final, get_args
+from weakref import WeakValueDictionary
+
+import msgspec
+import structlog
+from ombus_schemas import api
+from ombus_schemas.api import ApiRole
+from ombus_schemas.ids import is_key_part, session_key
+from ombus_schemas.openapi import document
+from ombus_schemas.routes import ROUTES, Route
+from ombus_streams.runtime.ports import Position
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Endpoint
+
+from ombus.gateway import appending, reads, steering
+from ombus.gateway.calls import Call, body_of, query_of
+from ombus.gateway.events import tail
+from ombus.gateway.hosting import Host
+from ombus.gateway.limits import Limits, Rate
+from ombus.gateway.metrics import Metrics
+from ombus.gateway.problems import ApiError, known, not_found, respond
+from ombus.gateway.tailing import Hub
+from ombus.gateway.tokens import Principal, Tokens
+
+MAX_REMEMBERED: Final = 10_000
+"""Sessions whose last append is remembered, to be folded before the next one."""
+FOLD_SECONDS: Final = 10.0
+JSON: Final = "application/json"
+
+_log = structlog.get_logger("ombus.gateway")
+
+
+class Gateway:
+    """What the routes share. ``is_open``: without any token, whoever reaches it may do all."""
+
+    def __init__(
+        self,
+        host: Host,
+        tokens: Tokens,
+        limits: Limits,
+        *,
+        is_open: bool = False,
+        instance: str | None = None,
+    ) -> None:
+        self.host, self.tokens, self.limits = host, tokens, limits
+        self.hub = Hub(host, limits)
+        self.instance = instance or secrets.token_hex(4)
+        self.metrics = Metrics(self)
+        self._may_be_open = is_open
+        self._rate = Rate(limits.requests_per_second, limits.burst)
+        self._last: OrderedDict[bytes, Position] = OrderedDict()
+        self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._n_requests = 0
+
+    def app(self) -> Starlette:
+        """Return the ASGI application."""
+        routes = [
+            Endpoint(route.path, self._endpoint(route), methods=[route.method]) for route in ROUTES
+        ]
+        routes += [
+            Endpoint("/live", self._live),
+            Endpoint("/ready", self._ready),
+            Endpoint("/openapi.json", self._openapi),
+            Endpoint("/metrics", self._metrics),
+        ]
+        return Starlette(
+            routes=_merged(routes),
+            exception_handlers={HTTPException: self._no_route},
+            lifespan=self._lifespan,
+        )
+
+    def identify(self, token: str, named_host: str) -> Principal | None:
+        """Return who calls, or ``None``."""
+        if self.is_open:
+            # A page in a browser may reach a loopback address under a name of its own.
+            if not is_loopback(named_host):
+                return None
+            roles = frozenset(get_args(ApiRole))
+            tenant = self.host.desk.settings.tenant
+            return Principal(id="local", name="local", tenant=tenant, roles=roles)
+        return self.tokens.principal(token, self.host.desk.clock.now())
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether no token is needed; the first one that is made ends it."""
+        return self._may_be_open and self.tokens.is_empty()
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        self.host.start()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        await self.hub.close()
+        await self.host.stop()
+        self.tokens.close()
+
+    def _endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            started, request_id = time.perf_counter(), secrets.token_hex(8)
+            caller, response = "", None
+            try:
+                if self._n_requests >= self.limits.max_requests:
+                    raise ApiError("busy", "too many requests are under way", retry_after=1)
+                self._n_requests += 1
+                try:
+                    call = await self._call(route, request)
+                    caller = call.principal.id
+                    response = await self._answer(call)
+                finally:
+                    self._n_requests -= 1
+            except Exception as error:
+                refusal = known(error)
+                if refusal is None:
+                    _log.exception("request.failed", route=route.name, request_id=request_id)
+                    refusal = ApiError("internal")
+                response = respond(refusal, request_id)
+            response.headers["X-Request-Id"] = request_id
+            response.headers["Ombus-Instance"] = self.instance
+            seconds = time.perf_counter() - started
+            self.metrics.answered(route.name, response.status_code, seconds)
+            _log.info(
+                "request.answered",
+                route=route.name,
+                status=response.status_code,
+                duration_ms=round(seconds * 1_000, 2),
+                principal=caller,
+                request_id=request_id,
+            )
+            return response
+
+        return endpoint
+
+    async def _call(self, route: Route, request: Request) -> Call:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        principal = self.identify(token, request.headers.get("host", ""))
+        if principal is None:
+            raise ApiError("unauthorized")
+        wait = self._rate.wait_of(principal.id)
+        if wait:
+            raise ApiError("too_many_requests", retry_after=wait)
+        key = await self._admitted(route, request, principal)
+        query = query_of(route.params, request.query_params)
+        body = b""
+        if route.body is not None:
+            try:
+                async with asyncio.timeout(self.limits.body_seconds):
+                    body = await body_of(request, self.limits.max_body_bytes)
+            except TimeoutError as error:
+                raise ApiError("body_timeout") from error
+        return Call(
+            route=route,
+            principal=principal,
+            key=key,
+            path=request.path_params,
+            query=query,
+            body=body,
+            token=token,
+            host=request.headers.get("host", ""),
+            last_event_id=request.headers.get("last-event-id"),
+        )
+
+    async def _admitted(self, route: Route, request: Request, principal: Principal) -> bytes:
+        """Return the key of the session, if the caller may do this to it and it is there."""
+        is_allowed = bool(route.roles & principal.roles)
+        if not route.of_session:
+            if not is_allowed:
+                raise not_found()
+            return b""
+        session = request.path_params["session"]
+        if not is_key_part(session):
+            raise not_found()
+        key = session_key(principal.tenant, session)
+        is_allowed = is_allowed and principal.may_use(session)
+        # Looked up also for those who may not: the answer takes as long.
+        is_there = await self._is_there(key)
+        if route.creates and is_allowed:
+            return key
+        if not (is_allowed and is_there):
+            # What was appended a moment ago may not be folded.
+            await self.host.caught_up(key, FOLD_SECONDS)
+            is_there = await self._is_there(key)
+        if not (is_allowed and is_there):
+            raise not_found()
+        return key
+
+    async def _is_there(self, key: bytes) -> bool:
+        return await self.host.call(lambda: reads.is_there(self.host.desk, key))
+
+    async def _answer(self, call: Call) -> Response:
+        match call.route.name:
+            case "append":
+                return await self._append(call)
+            case "tail":
+                if self.hub.n_tails >= self.limits.max_tails:
+                    raise ApiError("busy", "too many tails are open", retry_after=5)
+                return await tail(self, call)
+            case "sessions":
+                return _json(
+                    await self.host.call(lambda: reads.sessions(self.host.desk, call, self.limits))
+                )
+            case "flush":
+                return _json(await steering.flush(self.host, call, self.limits))
+            case "compact":
+                return _json(await steering.compact(self.host, call, self.limits))
+            case "run_started":
+                return _json(await steering.run_fact(self.host, call, "om.run.started"))
+            case "run_finished":
+                return _json(await steering.run_fact(self.host, call, "om.run.finished"))
+            case "invalidate":
+                return _json(await steering.invalidate(self.host, call))
+            case _:
+                return await self._read(call)
+
+    async def _read(self, call: Call) -> Response:
+        at_least = call.text("atLeast")
+        if at_least is not None:
+            position = self.host.position_of(at_least, call.key)
+            end = await self.host.call(lambda: self.host.engine.log.end(position.partition))
+            if position.offset >= end:
+                raise ApiError("bad_position", "it lies past the end of the log")
+            asked = call.number("waitSeconds")
+            seconds = FOLD_SECONDS if asked is None else asked
+            await self.host.until_folded(position, min(seconds, self.limits.max_wait_seconds))
+        found = await self.host.call(lambda: reads.read(self.host.desk, call, self.limits))
+        headers = {"Ombus-Position": found.position, "ETag": f'"{found.hash}"'}
+        return Response(found.body, headers=headers, media_type=JSON)
+
+    async def _append(self, call: Call) -> Response:
+        asked = call.decoded(api.AppendRequest)
+        if not 0 < len(asked.entries) <= self.limits.max_entries:
+            fact = f"entries holds 1 to {self.limits.max_entries:,} entries"
+            raise ApiError("bad_request", fact)
+        key, host = call.key, self.host
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            last = self._last.get(key)
+            is_first = last is None
+            # What hangs on the default leaf, and what is a duplicate, only the fold can say.
+            if last is None:
+                last = await host.caught_up(key, FOLD_SECONDS)
+            else:
+                await host.until_folded(last, FOLD_SECONDS)
+            done = await host.call(
+                lambda: appending.append(host.desk, call, asked, is_first=is_first)
+            )
+            self._last[key] = done.position or last
+            self._last.move_to_end(key)
+            if len(self._last) > MAX_REMEMBERED:
+                self._last.popitem(last=False)
+        results = done.results
+        if done.expecting and done.position is not None:
+            await host.until_folded(done.position, FOLD_SECONDS)
+            results = await host.call(lambda: appending.judged(host.desk, key, done))
+        self.metrics.appended(results)
+        for code, status in (("conflict", "conflict"), ("rejected", "rejected")):
+            if any(each.status == status for each in results):
+                raise ApiError(code, results=results)
+        position = done.position and str(done.position)
+        position = position or next((each.position for each in reversed(results)), None)
+        return _json(
+            api.AppendAnswer(session=call.path["session"], results=results, position=position)
+        )
+
+    async def _live(self, request: Request) -> Response:
+        return Response(b'{"live":true}', media_type=JSON)
+
+    async def _ready(self, request: Request) -> Response:
+        lag = await self.host.call(self.host.engine.lag) if self.host.is_ready else None
+        body = msgspec.json.encode(
+            {"ready": self.host.is_ready, "lag": lag, "instance": self.instance}
+        )
+        return Response(body, 200 if self.host.is_ready else 503, media_type=JSON)
+
+    async def _openapi(self, request: Request) -> Response:
+        return Response(msgspec.json.encode(document()), media_type=JSON)
+
+    async def _metrics(self, request: Request) -> Response:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        principal = self.identify(token, request.headers.get("host", ""))
+        if principal is None or "operator" not in principal.roles:
+            error = ApiError("unauthorized") if principal is None else not_found()
+            return respond(error, secrets.token_hex(8))
+        text = await self.host.call(self.metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _no_route(self, request: Request, error: Exception) -> Response:
+        is_method = isinstance(error, HTTPException) and error.status_code == 405
+        refusal = ApiError("method_not_allowed") if is_method else not_found()
+        request_id = secrets.token_hex(8)
+        response = respond(refusal, request_id)
+        response.headers["X-Request-Id"] = request_id
+        return response
+
+
+def is_loopback(named: str) -> bool:
+    """Say whether a ``Host`` header, or an address to listen on, names this machine itself."""
+    name = named.rpartition("]")[0].lstrip("[") if named.startswith("[") else named.split(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name if named.count(":") < 2 or "[" in named else named).is_loopback
+    except ValueError:
+        return False
+
+
+def _merged(endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Return the routes such that one path with several methods answers 405 to others only."""
+    by_path: Mapping[str, set[str]] = {each.path: set() for each in endpoints}
+    for each in endpoints:
+        by_path[each.path].update(each.methods or ())
+    found: list[Endpoint] = []
+    for path, methods in by_path.items():
+        same = [each for each in endpoints if each.path == path]
+        if len(same) == 1:
+            found += same
+            continue
+        found.append(Endpoint(path, _by_method(same), methods=sorted(methods - {"HEAD"})))
+    return found
+
+
+def _by_method(endpoints: list[Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+    by_method = {name: each.endpoint for each in endpoints for name in each.methods or ()}
+
+    async def endpoint(request: Request) -> Response:
+        response: Response = await by_method[request.method](request)
+        return response
+
+    return endpoint
+
+
+def _json(answer: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(answer), media_type=JSON)

@@ -1,0 +1,181 @@
+"""Entries onto a session: admitted one by one, appended together, judged after the fold.
+
+An entry without ``parentId`` hangs on the one before it in the request, the first one on the
+default leaf. An id the session holds already is answered without another append, so whoever heard
+no answer may send everything again.
+"""
+
+import hashlib
+import uuid
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+from ombus_schemas.admission import admit
+from ombus_schemas.api import AppendRequest, EntryResult
+from ombus_schemas.codec import encode
+from ombus_schemas.entries import Entry
+from ombus_schemas.errors import Rejected
+from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.permissions import Role
+from ombus_streams.memory.tree import Known, known_as
+from ombus_streams.runtime.ports import Position
+from ombus_streams.runtime.records import iso
+
+from ombus.gateway.calls import Call
+from ombus.gateway.tokens import Principal
+from ombus.operator.control import open_session
+from ombus.operator.desk import Desk
+
+_AROUND: Final = (
+    "id", "sessionId", "tenantId", "parentId", "timestamp", "runId", "metadata", "origin",
+    "expectedLeaf",
+)  # fmt: skip
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append came to, before the fold."""
+
+    results: tuple[EntryResult, ...]
+    position: Position | None
+    """The last one that was appended."""
+    expecting: tuple[str, ...]
+    """Ids of entries whose ``expectedLeaf`` the fold has to judge."""
+
+
+class _Admitted(msgspec.Struct, frozen=True):
+    entry: Entry
+
+
+def append(desk: Desk, call: Call, asked: AppendRequest, *, is_first: bool) -> Appended:
+    """Append what can be taken, in order. What the session holds already must be folded.
+
+    ``is_first``: this process has not written to the session yet, so its settings are looked at.
+    """
+    tip = open_session(desk, call.key) if is_first else _tip(desk, call.key)
+    batch = _Batch(desk, call, tip)
+    found = [batch.one(value) for value in asked.entries]
+    fresh = [each.entry for each in found if isinstance(each, _Admitted)]
+    positions = desk.append(fresh)
+    places = iter(positions)
+    results = [
+        EntryResult(id=each.entry.id, status="appended", position=str(next(places)))
+        if isinstance(each, _Admitted)
+        else each
+        for each in found
+    ]
+    expecting = tuple(entry.id for entry in fresh if entry.expected_leaf is not None)
+    return Appended(tuple(results), positions[-1] if positions else None, expecting)
+
+
+def judged(desk: Desk, key: bytes, done: Appended) -> tuple[EntryResult, ...]:
+    """Return the results with the fold's verdict on those that expected a leaf."""
+    lost: set[str] = set()
+    with desk.engine.reading(key) as live:
+        for entry_id in done.expecting:
+            place = live.session.place_of(entry_id)
+            if place is None or place.conflict or place.place != "chain":
+                lost.add(entry_id)
+    return tuple(
+        msgspec.structs.replace(
+            each,
+            status="conflict",
+            code="conflict",
+            detail="expectedLeaf was not the leaf: read the branches and append again",
+        )
+        if each.id in lost and each.status == "appended"
+        else each
+        for each in done.results
+    )
+
+
+def role_of(principal: Principal) -> Role:
+    """Return as whom a caller's entries are admitted."""
+    return "owner" if principal.roles & {"supervisor", "operator"} else "publisher"
+
+
+class _Batch:
+    """One request's entries, each hanging on the one before it."""
+
+    def __init__(self, desk: Desk, call: Call, tip: str | None) -> None:
+        self._desk, self._call, self._tip = desk, call, tip
+        self._tenant, _, self._session = call.key.decode().partition("/")
+        said = desk.policy(role_of(call.principal))
+        self._policy = msgspec.structs.replace(said, principal_id=call.principal.id)
+        self._digest_by_id: dict[str, bytes] = {}
+
+    def one(self, value: JsonObject) -> _Admitted | EntryResult:
+        offered = _offered(value, self._filled())
+        named = offered.get("id")
+        entry_id = named if isinstance(named, str) else ""
+        for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
+            if offered[name] != own:
+                return _rejected(entry_id, "session", f"{name} is not this session's")
+        expected = offered.get("expectedLeaf")
+        if expected is not None and "parentId" not in offered:
+            offered["parentId"] = expected
+        try:
+            entry = admit(offered, self._policy)
+        except Rejected as error:
+            return _rejected(error.entry_id, error.code, f"{error.where} {error.detail}")
+        match self._known_as(entry):
+            case "same":
+                position = self._folded_at()
+                if not entry.side:
+                    self._tip = entry.id
+                return EntryResult(id=entry.id, status="duplicate", position=position)
+            case "other":
+                return _rejected(entry.id, "id_taken", "the session has another entry of this id")
+            case "new":
+                self._digest_by_id[entry.id] = _digest(entry)
+        if entry.parent_id is UNSET:
+            entry = msgspec.structs.replace(entry, parent_id=self._tip)
+        if not entry.side:
+            self._tip = entry.id
+        return _Admitted(entry)
+
+    def _filled(self) -> JsonObject:
+        return {
+            "id": uuid.uuid4().hex,
+            "sessionId": self._session,
+            "tenantId": self._tenant,
+            "timestamp": iso(self._desk.clock.now()),
+        }
+
+    def _known_as(self, entry: Entry) -> Known:
+        sent = self._digest_by_id.get(entry.id)
+        if sent is not None:
+            return "same" if sent == _digest(entry) else "other"
+        with self._desk.engine.reading(self._call.key) as live:
+            return known_as(live.session, entry)
+
+    def _folded_at(self) -> str:
+        with self._desk.engine.reading(self._call.key) as live:
+            at = live.position
+        return str(Position(at.incarnation, at.partition, at.offset - 1))
+
+
+def _offered(value: JsonObject, filled: JsonObject) -> JsonObject:
+    """Return an entry as it is offered; a bare message becomes one."""
+    if "kind" not in value and "role" in value:
+        message: JsonValue = {key: item for key, item in value.items() if key not in _AROUND}
+        around = {key: item for key, item in value.items() if key in _AROUND}
+        value = {**around, "kind": "message", "message": message}
+    return {**filled, **value}
+
+
+def _rejected(entry_id: str, code: str, detail: str) -> EntryResult:
+    return EntryResult(id=entry_id, status="rejected", code=code, detail=detail)
+
+
+def _digest(entry: Entry) -> bytes:
+    content = msgspec.structs.replace(
+        entry, parent_id=None, timestamp="", origin=None, expected_leaf=None
+    )
+    return hashlib.sha256(encode(content)).digest()
+
+
+def _tip(desk: Desk, key: bytes) -> str | None:
+    with desk.engine.reading(key) as live:
+        segment = live.session.head.default_segment
+        return live.session.leaf(segment).tip_id if segment else None

@@ -1,0 +1,109 @@
+"""One request that is allowed: who asks what of which session, and its query and body, typed."""
+
+from collections.abc import Mapping
+from typing import TypeAlias, TypeVar
+
+import msgspec
+from ombus_schemas.routes import Param, Route
+from starlette.requests import ClientDisconnect, Request
+
+from ombus.gateway.problems import ApiError
+from ombus.gateway.tokens import Principal
+
+Value: TypeAlias = str | int | float | bool
+Body = TypeVar("Body")
+
+_TYPE_BY_NAME: Mapping[str, type[Value]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+}
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module."""
+
+    route: Route
+    principal: Principal
+    key: bytes
+    """``tenant/session``; empty for a route without a session."""
+    path: Mapping[str, str]
+    query: Mapping[str, Value]
+    body: bytes = b""
+    token: str = ""
+    host: str = ""
+    last_event_id: str | None = None
+
+    def text(self, name: str) -> str | None:
+        value = self.query.get(name)
+        return value if isinstance(value, str) else None
+
+    def whole(self, name: str) -> int | None:
+        value = self.query.get(name)
+        return value if isinstance(value, int) else None
+
+    def number(self, name: str) -> float | None:
+        value = self.query.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    def decoded(self, kind: type[Body]) -> Body:
+        """Return the body; an empty one is an empty object.
+
+        Raises:
+            ApiError: ``bad_request``; it names the field and never quotes the body.
+        """
+        try:
+            return msgspec.json.decode(self.body or b"{}", type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            said = str(error) if isinstance(error, msgspec.ValidationError) else "is no JSON"
+            at = said.rpartition(" - at ")[2] if " - at " in said else ""
+            fact = f"the body does not fit{f' at {at}' if at else ''}"
+            raise ApiError("bad_request", fact) from error
+
+
+def query_of(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str, Value]:
+    """Return the query as the route declares it; what it does not declare is passed over.
+
+    Raises:
+        ApiError: ``bad_request``, by the parameter's name.
+    """
+    found: dict[str, Value] = {}
+    for param in params:
+        text = given.get(param.name)
+        if text is None:
+            if param.required:
+                raise ApiError("bad_request", f"{param.name} is missing")
+            continue
+        try:
+            value = msgspec.convert(text, _TYPE_BY_NAME[param.type], strict=False)
+        except (msgspec.ValidationError, ValueError, OverflowError) as error:
+            raise ApiError("bad_request", f"{param.name} is no {param.type}") from error
+        is_number = isinstance(value, int | float) and param.type in ("integer", "number")
+        if is_number and not -(2.0**53) <= float(value) <= 2.0**53:
+            raise ApiError("bad_request", f"{param.name} is out of range")
+        if param.minimum is not None and float(value) < param.minimum:
+            raise ApiError("bad_request", f"{param.name} is below {param.minimum}")
+        found[param.name] = value
+    return found
+
+
+async def body_of(request: Request, max_bytes: int) -> bytes:
+    """Return the body; reading ends where it is too large, whatever it said of itself.
+
+    Raises:
+        ApiError: ``too_large``, or ``bad_request`` when the caller went away in the middle.
+    """
+    said = request.headers.get("content-length", "")
+    fact = f"at most {max_bytes:,} bytes are read: send it in parts"
+    if said.isdecimal() and (len(said) > 15 or int(said) > max_bytes):
+        raise ApiError("too_large", fact)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise ApiError("too_large", fact)
+    except ClientDisconnect as error:
+        raise ApiError("bad_request", "the body ended too early") from error
+    return bytes(body)

@@ -1,0 +1,153 @@
+"""An engine under a gateway: its loop in a thread of its own, reads in a few others.
+
+Folding and runs never block a request. A gateway beside an owner (another process folds the same
+folder) does not run the loop; it appends and reads as well.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from ombus_streams.runtime.ports import Clock, Position
+
+from ombus.gateway.problems import ApiError
+from ombus.operator.desk import Desk
+from ombus.operator.errors import BadPosition, PositionGone
+from ombus.settings import ProcessSettings
+from ombus.wiring import Engine, SystemClock
+
+FIRST_PAUSE_S: Final = 0.001
+MAX_PAUSE_S: Final = 0.02
+
+Result = TypeVar("Result")
+
+
+class HostedDesk(Desk):
+    """A desk over an engine that is open already; it never becomes the owner by itself."""
+
+    def __init__(self, settings: ProcessSettings, engine: Engine, clock: Clock) -> None:
+        self.settings, self.engine, self.clock = settings, engine, clock
+        self.n_runs, self.owns = 0, False
+
+    def _take_over(self) -> bool:
+        return False
+
+
+class Host:
+    """See the module. ``folds``: run the engine's loop here."""
+
+    def __init__(
+        self,
+        settings: ProcessSettings,
+        engine: Engine,
+        *,
+        folds: bool,
+        threads: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self.engine, self.folds = engine, folds
+        self.desk = HostedDesk(settings, engine, clock or SystemClock())
+        self._threads = ThreadPoolExecutor(threads, "ombus-gateway")
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started, self.ended = threading.Event(), threading.Event()
+        self.failure: BaseException | None = None
+        """Why the engine's loop ended; the process must end with it."""
+
+    def start(self) -> None:
+        if self.folds:
+            self._thread = threading.Thread(target=self._run, name="ombus-engine", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """End the loop in order, give runs under way up and close the engine."""
+        if self._thread is not None:
+            await asyncio.to_thread(self._started.wait)
+            with suppress(RuntimeError):  # Its loop is closed: it has ended by itself.
+                if self._loop is not None and self._stop is not None:
+                    self._loop.call_soon_threadsafe(self._stop.set)
+            await asyncio.to_thread(self._thread.join)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self.engine.close)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.failure is None and not self.ended.is_set()
+
+    async def call(self, ask: Callable[[], Result]) -> Result:
+        """Return what ``ask`` does, from one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+
+    async def folded(self, partition: int) -> int:
+        """Return the first offset of a partition that is not folded yet."""
+        if self.folds:
+            return self.engine.processors[partition].next_offset
+        return await self.call(lambda: self._stored(partition))
+
+    async def until_folded(self, position: Position, seconds: float) -> None:
+        """Return once ``position`` is folded.
+
+        Raises:
+            ApiError: ``behind``, with how far the fold has come.
+        """
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + seconds, FIRST_PAUSE_S
+        while (folded := await self.folded(position.partition)) <= position.offset:
+            if loop.time() >= deadline or self.failure is not None:
+                reached = Position(position.incarnation, position.partition, folded)
+                fact = f"{position.offset + 1 - folded:,} records are not folded yet"
+                raise ApiError("behind", fact, retry_after=1, folded=str(reached))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_S)
+
+    async def caught_up(self, key: bytes, seconds: float) -> Position:
+        """Return the last position of the session's partition once it is folded.
+
+        Raises:
+            ApiError: ``behind``.
+        """
+        log = self.engine.log
+        partition = log.partition_of(key)
+        end = await self.call(lambda: log.end(partition))
+        last = Position(log.incarnation, partition, end - 1)
+        await self.until_folded(last, seconds)
+        return last
+
+    def position_of(self, text: str, key: bytes) -> Position:
+        """Return the position a caller gave.
+
+        Raises:
+            BadPosition, PositionGone: see there.
+        """
+        log = self.engine.log
+        parts = text.rsplit(":", 2)
+        if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts[1:]):
+            raise BadPosition(text, "is no <incarnation>:<partition>:<offset>")
+        if parts[0] != log.incarnation:
+            raise PositionGone(text, log.incarnation)
+        if len(parts[2]) > 18 or parts[1] != str(log.partition_of(key)):
+            raise BadPosition(text, "is of another partition")
+        return Position(parts[0], int(parts[1]), int(parts[2]))
+
+    def _stored(self, partition: int) -> int:
+        with self.engine.state.snapshot(partition) as rows:
+            row = rows.position()
+        return row.next_offset if row else 0
+
+    def _run(self) -> None:
+        async def run() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._started.set()
+            await self.engine.run(self._stop)
+
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._started.set()
+            self.ended.set()

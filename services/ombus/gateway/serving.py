@@ -1,0 +1,142 @@
+"""A gateway on a socket: who may be let in without a token, how it starts and how it ends."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+import uvicorn
+
+from ombus.gateway.app import Gateway, is_loopback
+from ombus.gateway.hosting import Host
+from ombus.gateway.limits import Limits
+from ombus.gateway.tokens import Tokens
+from ombus.operator.serving import SIGNALS, own
+from ombus.settings import BadSetting, ProcessSettings
+from ombus.wiring import open_engine
+
+GRACE_SECONDS: Final = 5
+KEEP_ALIVE_SECONDS: Final = 30
+WATCH_SECONDS: Final = 0.2
+
+_log = structlog.get_logger("ombus.gateway")
+
+
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how."""
+
+    host: str = "127.0.0.1"
+    port: int = 7700
+    """0: any that is free."""
+    cert: Path | None = None
+    key: Path | None = None
+
+
+def open_gateway(
+    settings: ProcessSettings,
+    listening: Listening,
+    limits: Limits,
+    *,
+    folds: bool = True,
+    wait_seconds: float = 10.0,
+) -> Gateway:
+    """Return a gateway over the data folder. ``folds``: it owns the folder and does the work.
+
+    Raises:
+        BadSetting: there is no token, and others than this machine could reach it.
+        Busy: somebody else owns the folder.
+    """
+    tokens = Tokens(settings.folder)
+    is_open = is_loopback(listening.host)
+    if not is_open and tokens.is_empty():
+        tokens.close()
+        raise BadSetting(
+            f"--host {listening.host}",
+            "lets other machines in, and there is no token: `ombus token create` makes one",
+        )
+    engine = own(settings, wait_seconds) if folds else open_engine(settings, owns=False)
+    host = Host(settings, engine, folds=folds, threads=limits.threads)
+    return Gateway(host, tokens, limits, is_open=is_open)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, which says when it listens, and lets tails go before it waits for them."""
+
+    def __init__(self, gateway: Gateway, listening: Listening, ready: Callable[[int], None]):
+        limits = gateway.limits
+        super().__init__(
+            uvicorn.Config(
+                gateway.app(),
+                host=listening.host,
+                port=listening.port,
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                # Answers 503 by itself; the gateway's own bounds come first.
+                limit_concurrency=limits.max_tails + 2 * limits.max_requests,
+                ssl_certfile=listening.cert,
+                ssl_keyfile=listening.key,
+            )
+        )
+        self._gateway, self._ready = gateway, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            bound = [each.getsockname() for held in self.servers for each in held.sockets]
+            self._ready(int(bound[0][1]) if bound else self.config.port)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let signals end the server in order; uvicorn's own would raise them again afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            self.should_exit = True
+
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._gateway.hub.close()
+        await super().shutdown(sockets)
+
+
+async def serve(server: Server, gateway: Gateway) -> None:
+    """Serve until a signal, or until the engine fails; then that error is raised.
+
+    Raises: what ended the engine.
+    """
+
+    async def watch() -> None:
+        # Another thread sets it, and an executor's thread that waits could not be given up.
+        while not gateway.host.ended.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(WATCH_SECONDS)
+        server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    try:
+        await server.serve()
+    finally:
+        watching.cancel()
+    if gateway.host.failure is not None:
+        raise gateway.host.failure
+    if not server.started:
+        raise BadSetting(f"--port {server.config.port}", "cannot be listened on: is it taken?")

@@ -1,0 +1,216 @@
+"""Who may do what: every route against every caller who may not, and what they learn from it."""
+
+import statistics
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from ombus.gateway.app import is_loopback
+from ombus.gateway.limits import Limits
+from ombus.gateway.serving import Listening, open_gateway
+from ombus.gateway.tokens import BadToken, Principal, Tokens
+from ombus.settings import BadSetting, load_settings
+from ombus_schemas.routes import ROUTES, Route
+
+from tests.gateway.serving import Running, running
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+PROBES = 200
+"""1,000 is the target; the order of magnitude shows here as well."""
+BODIES: dict[str, Any] = {
+    "append": {"entries": [{"role": "user", "content": "hello"}]},
+    "invalidate": {"ids": ["m1"], "reason": "revoked"},
+}
+ALL = ("publisher", "reader", "supervisor", "operator")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running(tmp_path_factory.mktemp("guarded")) as found:
+        owner = {"Authorization": f"Bearer {found.token('operator')}"}
+        for session in ("mine", "chat-1"):
+            found.append(session, "The ferry leaves at 9:15.", headers=owner)
+            found.post(f"{session}/flush", {}, headers=owner)
+        found.get("mine/status")
+        yield found
+
+
+def ask(served: Running, route: Route, session: str, token: str | None) -> httpx.Response:
+    path = route.path.format(session=session, memory="0123456789ab", run="r1")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    params = {"cursor": "m1"} if route.name == "pages" else {}
+    body = BODIES.get(route.name, {}) if route.method == "POST" else None
+    return served.http.request(route.method, path, params=params, json=body, headers=headers)
+
+
+def without_request_id(answer: httpx.Response) -> tuple[int, bytes]:
+    said = answer.json()
+    request_id = said["requestId"]
+    assert answer.headers["x-request-id"] == request_id
+    return answer.status_code, answer.content.replace(request_id.encode(), b"")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_without_a_valid_token_every_session_is_the_same(guarded: Running, route: Route) -> None:
+    past = {"now": datetime.now(UTC) - timedelta(days=2)}
+    revoked = guarded.token("operator")
+    guarded.gateway.tokens.revoke(revoked.split("_")[1], datetime.now(UTC))
+    good = guarded.token("operator")
+    callers = {
+        "none": None,
+        "nonsense": "nonsense",
+        "wrong secret": good[:-8] + "AAAAAAAA",
+        "expired": guarded.token("operator", **past),
+        "revoked": revoked,
+    }
+    answers = {
+        (name, session): without_request_id(ask(guarded, route, session, token))
+        for name, token in callers.items()
+        for session in ("mine", "nobody-has-this")
+    }
+    assert len(set(answers.values())) == 1, answers
+    ((status, body),) = set(answers.values())
+    assert status == 401
+    assert b"mine" not in body
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_absent_and_forbidden_are_one_answer(guarded: Running, route: Route) -> None:
+    others = [role for role in ALL if role not in route.roles]
+    callers: list[tuple[str, str]] = []
+    if route.of_session:
+        callers += [
+            (guarded.token(*ALL, sessions=["chat-*"]), "mine"),
+            (guarded.token(*ALL, sessions=["chat-*"]), "guessed-id"),
+        ]
+        if not route.creates:
+            callers += [
+                (guarded.token(*ALL, tenant="elsewhere"), "mine"),
+                (guarded.token(*ALL), "guessed-id"),
+            ]
+    for role in others:
+        callers += [(guarded.token(role), "mine"), (guarded.token(role), "guessed-id")]
+    assert callers or not route.of_session
+    answers = [without_request_id(ask(guarded, route, session, t)) for t, session in callers]
+    assert len(set(answers)) <= 1
+    assert all(status == 404 for status, _ in answers)
+    absent = guarded.http.get(
+        "/v1/nothing/here", headers={"Authorization": f"Bearer {guarded.token('operator')}"}
+    )
+    assert all(each == without_request_id(absent) for each in answers)
+
+
+def test_another_tenant_lists_and_touches_nothing_of_ours(guarded: Running) -> None:
+    headers = {"Authorization": f"Bearer {guarded.token(*ALL, tenant='elsewhere')}"}
+    assert guarded.http.get("/v1/sessions", headers=headers).json()["sessions"] == []
+    before = guarded.http.get(
+        "/v1/sessions", headers={"Authorization": f"Bearer {guarded.token('operator')}"}
+    ).json()
+    guarded.append("mine", "written elsewhere", headers=headers)
+    after = guarded.http.get(
+        "/v1/sessions", headers={"Authorization": f"Bearer {guarded.token('operator')}"}
+    ).json()
+    assert after == before
+
+
+def test_a_pattern_shows_its_own_sessions_only(guarded: Running) -> None:
+    headers = {"Authorization": f"Bearer {guarded.token('reader', sessions=['chat-*'])}"}
+    found = guarded.http.get("/v1/sessions", headers=headers).json()["sessions"]
+    assert [each["session"] for each in found] == ["chat-1"]
+
+
+def test_absent_and_forbidden_take_as_long(guarded: Running) -> None:
+    limited = {"Authorization": f"Bearer {guarded.token('reader', sessions=['chat-*'])}"}
+    times: dict[str, list[float]] = {"mine": [], "chat-absent": []}
+    for _ in range(PROBES):
+        for session, seen in times.items():
+            started = time.perf_counter()
+            answer = guarded.http.get(f"/v1/sessions/{session}/context", headers=limited)
+            seen.append(time.perf_counter() - started)
+            assert answer.status_code == 404
+    forbidden, absent = (statistics.median(each) for each in times.values())
+    print(f"median: forbidden {forbidden * 1e3:.3f} ms, absent {absent * 1e3:.3f} ms")
+    assert abs(forbidden - absent) < max(forbidden, absent)
+
+
+def test_a_publisher_may_append_but_neither_read_nor_steer_memory(guarded: Running) -> None:
+    headers = {"Authorization": f"Bearer {guarded.token('publisher')}"}
+    guarded.append("mine", "more", headers=headers)
+    body = {"entries": [{"kind": "custom", "side": True, "data": {"type": "om.settings.changed"}}]}
+    answer = guarded.post("mine/entries", body, headers=headers)
+    assert answer.json()["results"][0]["code"] == "forbidden"
+
+
+def test_the_first_token_closes_an_open_gateway(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as served:
+        assert served.http.get("/v1/sessions").status_code == 200
+        rebound = served.http.get("/v1/sessions", headers={"Host": "evil.example:80"})
+        assert rebound.status_code == 401
+        token = served.token("reader")
+        assert served.http.get("/v1/sessions").status_code == 401
+        served.gateway.tokens.revoke(token.split("_")[1], datetime.now(UTC))
+        assert served.http.get("/v1/sessions").status_code == 401
+
+
+def test_no_token_and_an_address_others_reach_is_refused(tmp_path: Path) -> None:
+    settings = load_settings({"data": str(tmp_path)}, {}, [])
+    with pytest.raises(BadSetting, match="there is no token"):
+        open_gateway(settings, Listening(host="0.0.0.0"), Limits())
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("localhost:7700", True),
+        ("127.0.0.1", True),
+        ("[::1]:7700", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("localhost.evil.example", False),
+        ("", False),
+    ],
+)
+def test_what_is_loopback(named: str, expected: bool) -> None:
+    assert is_loopback(named) is expected
+
+
+def test_only_hashes_are_kept(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    token = tokens.create("n", "t", ["reader"], ["*"], NOW, None)
+    tokens.close()
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert token.split("_", 2)[2].encode() not in kept
+    assert (tmp_path / "tokens.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_token_holds_until_it_expires(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    token = tokens.create("n", "t", ["reader"], ["a*z"], NOW, timedelta(hours=1))
+    found = tokens.principal(token, NOW)
+    assert isinstance(found, Principal)
+    assert [found.may_use(each) for each in ("az", "a.b.z", "ab", "zaz")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert tokens.principal(token, NOW + timedelta(hours=1)) is None
+    tokens.close()
+
+
+@pytest.mark.parametrize(
+    ("roles", "sessions", "tenant"),
+    [([], ["*"], "t"), (["king"], ["*"], "t"), (["reader"], ["a b"], "t"), (["reader"], [], "t"),
+     (["reader"], ["*"], "_system")],
+)  # fmt: skip
+def test_a_token_that_makes_no_sense_is_not_made(
+    tmp_path: Path, roles: list[str], sessions: list[str], tenant: str
+) -> None:
+    tokens = Tokens(tmp_path)
+    with pytest.raises(BadToken):
+        tokens.create("n", tenant, roles, sessions, NOW, None)
+    assert tokens.is_empty()
+    tokens.close()
