@@ -1,6 +1,7 @@
 """The running worker on a real broker: rows as the embedded engine's, nothing lost or doubled.
 
-Sizes are those of a default run; ``OMBUS_TEST_KAFKA_ENTRIES`` and ``OMBUS_TEST_KAFKA_ROUNDS`` make them full.
+Sizes are those of a default run; ``OMBUS_TEST_KAFKA_ENTRIES`` and ``OMBUS_TEST_KAFKA_ROUNDS``
+make them full.
 """
 
 import asyncio
