@@ -1,0 +1,37 @@
+"""Server-sent events of a tail, decoded."""
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import msgspec
+from ombus_schemas.jsontext import JsonObject
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event. Give ``position`` as ``after`` to go on behind it."""
+
+    kind: Literal["open", "entry", "gap"]
+    position: str | None
+    data: JsonObject
+    """Of an entry: ``position``, ``atMs``, ``id``, ``kind``, ``entry`` or ``withheld``. Of a gap:
+    ``from``, ``to``, ``records``."""
+
+
+async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
+    """Yield the events in a stream of lines; heartbeats and unknown ones are passed over."""
+    name, data, position = "", "", None
+    async for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "event":
+                name = value
+            case "data":
+                data += value
+            case "id":
+                position = value
+            case "" if not line:
+                if name in ("open", "entry", "gap") and data:
+                    said = {"kind": name, "position": position, "data": msgspec.json.decode(data)}
+                    yield msgspec.convert(said, Event)
+                name, data, position = "", "", None
