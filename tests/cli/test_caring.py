@@ -213,6 +213,14 @@ def test_what_is_tried_stands_on_the_settings_in_force(remembered: Cli) -> None:
     assert re.search(r"^cost: \d+ questions to a model over about [\d,]+ tokens$", text, re.M)
 
 
+def test_a_setting_without_its_group_is_told_which_one_was_meant(remembered: Cli) -> None:
+    assert (
+        "perhaps observation.messageTokens" in remembered("settings", "try", "messageTokens=9").err
+    )
+    copied = "observational-memory.observation.messageTokens=4000"
+    assert remembered("settings", "try", copied).code == 0
+
+
 def test_settings_that_make_no_sense_are_not_tried(remembered: Cli) -> None:
     for text in ("observation.mesageTokens=4000", "nothing", "observation.messageTokens=-1"):
         done = remembered("settings", "try", text)

@@ -13,6 +13,7 @@ All blocks of a page run one after the other, in one new folder without settings
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ import msgspec
 
 ROOT: Final = Path(__file__).parents[2]
 SAMPLE: Final = ROOT / "services" / "ombus" / "cli" / "sample" / "ferry.jsonl"
-NOT_RUN: Final = "# not run:"
+NOT_RUN: Final = ("# not run:", "// not run:")
 PROMPT: Final = "$ "
 SECONDS: Final = 120
 """What one block may take."""
@@ -46,7 +47,7 @@ class Block(msgspec.Struct, frozen=True):
     def reason(self) -> str | None:
         """Why it is not run, if it says so."""
         first = self.text.partition("\n")[0]
-        return first.removeprefix(NOT_RUN).strip() if first.startswith(NOT_RUN) else None
+        return first.partition(":")[2].strip() if first.startswith(NOT_RUN) else None
 
 
 def pages() -> list[Path]:
@@ -144,18 +145,23 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def _shell(block: Block, command: str, folder: Path) -> str:
-    done = subprocess.run(
+    with subprocess.Popen(
         ["bash", "-c", command],
         cwd=folder,
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS,
-    )
+        start_new_session=True,
+    ) as shell:
+        try:
+            printed, _ = shell.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)  # what it has started must not outlive it
+            raise AssertionError(f"{block.page}:{block.line}: {command}\ndoes not end") from None
     # A finding is an answer, too: a console shows it, a script must succeed.
     worst = 1 if block.language == "console" else 0
-    assert done.returncode <= worst, (
-        f"{block.page}:{block.line}: {command}\nends with {done.returncode}\n{done.stdout}"
+    assert shell.returncode <= worst, (
+        f"{block.page}:{block.line}: {command}\nends with {shell.returncode}\n{printed}"
     )
-    return done.stdout
+    return printed

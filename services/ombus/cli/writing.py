@@ -46,7 +46,7 @@ def import_files(
     from ombus.operator.intake import import_file
 
     settings = settings_for(context, data, tenant)
-    worst = 0
+    worst = n_appended = 0
     with desk_for(settings, needs_log=False) as desk:
         for path in files:
             try:
@@ -57,6 +57,7 @@ def import_files(
                         else:
                             _say_intake(intake)
                         worst = max(worst, FOUND if intake.n_conflicts else 0)
+                        n_appended += intake.entries
             except ValueError as error:
                 raise typer.BadParameter(str(error)) from error
             except KNOWN as error:
@@ -72,6 +73,8 @@ def import_files(
             desk.catch_up()
     if n_runs and not json:
         say(f"workers appended {n_runs:,} results")
+    elif work and desk.owns and n_appended and not json:
+        say("no run is due yet: `ombus flush` observes what is there now")
     if worst:
         raise typer.Exit(worst)
 

@@ -8,7 +8,7 @@ already is acknowledged without another append, so whoever was killed may send e
 import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -22,6 +22,8 @@ from ombus_streams.runtime.records import iso
 
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
+
+_SHAPE: Final = 'a line is {"role": "user", "content": "…"} or an entry'
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +76,9 @@ class Feed:
         try:
             value: JsonValue = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return NotTaken(line=self._n_lines, reason=f"is no JSON: {error}")
+            return NotTaken(line=self._n_lines, reason=f"is no JSON: {error}; {_SHAPE}")
         if not isinstance(value, dict):
-            return NotTaken(line=self._n_lines, reason="is no object")
+            return NotTaken(line=self._n_lines, reason=f"is no object; {_SHAPE}")
         offered = self._offered(value)
         for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
             if offered[name] != own:

@@ -123,11 +123,13 @@ def parsed(said: Sequence[str]) -> JsonObject:
     """
     settings: JsonObject = {}
     for text in said:
-        path, equals, value = text.partition("=")
+        path, equals, value = text.removeprefix(f"{PROVIDER_KEY}.").partition("=")
         group, _, name = path.partition(".")
         known = name in MEMORY_KEYS.get(group, ()) if name else group in MEMORY_SCALARS
         if not equals or not known:
-            raise BadSetting(text, "is no KEY=VALUE of a memory setting: see `ombus settings`")
+            likely = [f"{each}.{path}" for each, names in MEMORY_KEYS.items() if path in names]
+            hint = f"perhaps {likely[0]}" if likely else "`ombus settings` lists them"
+            raise BadSetting(text, f"is no KEY=VALUE of a memory setting: {hint}")
         try:
             decoded: JsonValue = msgspec.json.decode(value)
         except msgspec.DecodeError:
