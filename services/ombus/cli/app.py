@@ -22,6 +22,7 @@ from ombus.cli import (
     watching,
     writing,
 )
+from ombus.cli.mcp import mcp
 from ombus.cli.replay import replay
 from ombus.cli.serve import serve
 from ombus.cli.shell import Flags
@@ -120,6 +121,7 @@ def options(
 
 app.command("up", rich_help_panel="Work")(operating.up)
 app.command("serve", rich_help_panel="Work")(serve)
+app.command("mcp", rich_help_panel="Work")(mcp)
 app.command("worker", rich_help_panel="Work")(worker)
 app.command("import", rich_help_panel="Work")(writing.import_files)
 app.command("watch", rich_help_panel="Work")(watching.watch)
