@@ -149,6 +149,11 @@ def test_the_first_token_closes_an_open_gateway(tmp_path: Path) -> None:
         assert served.http.get("/v1/sessions").status_code == 200
         rebound = served.http.get("/v1/sessions", headers={"Host": "evil.example:80"})
         assert rebound.status_code == 401
+        entry = {"entries": [{"role": "user", "content": "planted by a page"}]}
+        planted = served.post("s/entries", entry, headers={"Origin": "https://evil.example"})
+        assert planted.status_code == 401
+        own_page = {"Origin": served.url}
+        assert served.http.get("/v1/sessions", headers=own_page).status_code == 200
         token = served.token("reader")
         assert served.http.get("/v1/sessions").status_code == 401
         served.gateway.tokens.revoke(token.split("_")[1], datetime.now(UTC))

@@ -81,6 +81,15 @@ def test_too_many_requests_are_told_when_to_come_again(folder: Path) -> None:
         assert answers[-1].headers["retry-after"] == "1"
 
 
+def test_a_tenant_has_a_rate_of_its_own(folder: Path) -> None:
+    with running(folder, Limits(tenant_requests_per_second=1, tenant_burst=2)) as served:
+        mine = [{"Authorization": f"Bearer {served.token('reader')}"} for _ in range(4)]
+        theirs = {"Authorization": f"Bearer {served.token('reader', tenant='other')}"}
+        answers = [served.http.get("/v1/sessions", headers=each) for each in mine]
+        assert [each.status_code for each in answers] == [200, 200, 429, 429]
+        assert served.http.get("/v1/sessions", headers=theirs).status_code == 200
+
+
 def test_a_bucket_fills_again_up_to_its_burst() -> None:
     rate = Rate(per_second=10, burst=2)
     assert [rate.wait_of("a", 0.0) for _ in range(2)] == [0, 0]

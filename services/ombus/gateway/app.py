@@ -29,7 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Endpoint
 
 from ombus.gateway import appending, reads, steering
-from ombus.gateway.calls import Call, body_of, query_of
+from ombus.gateway.calls import Call, Claim, body_of, claim_of, query_of
 from ombus.gateway.events import tail
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits, Rate
@@ -64,6 +64,7 @@ class Gateway:
         self.metrics = Metrics(self)
         self._may_be_open, self._trusts = is_open, False
         self._rate = Rate(limits.requests_per_second, limits.burst)
+        self._tenant_rate = Rate(limits.tenant_requests_per_second, limits.tenant_burst)
         self._last: OrderedDict[bytes, Position] = OrderedDict()
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._n_requests = 0
@@ -85,16 +86,16 @@ class Gateway:
             lifespan=self._lifespan,
         )
 
-    def identify(self, token: str, named_host: str) -> Principal | None:
+    def identify(self, claim: Claim) -> Principal | None:
         """Return who calls, or ``None``."""
         if self.is_open:
-            # A page in a browser may reach a loopback address under a name of its own.
-            if not is_loopback(named_host):
+            # A page in a browser may reach a loopback address, also under a name of its own.
+            if not is_loopback(claim.host) or not (claim.origin is None or _is_ours(claim.origin)):
                 return None
             roles = frozenset(get_args(ApiRole))
             tenant = self.host.desk.settings.tenant
             return Principal(id="local", name="local", tenant=tenant, roles=roles)
-        return self.tokens.principal(token, self.host.desk.clock.now())
+        return self.tokens.principal(claim.token, self.host.desk.clock.now())
 
     @property
     def is_open(self) -> bool:
@@ -155,11 +156,11 @@ class Gateway:
         return endpoint
 
     async def _call(self, route: Route, request: Request) -> Call:
-        token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        principal = self.identify(token, request.headers.get("host", ""))
+        claim = claim_of(request)
+        principal = self.identify(claim)
         if principal is None:
             raise ApiError("unauthorized")
-        wait = self._rate.wait_of(principal.id)
+        wait = self._rate.wait_of(principal.id) or self._tenant_rate.wait_of(principal.tenant)
         if wait:
             raise ApiError("too_many_requests", retry_after=wait)
         key = await self._admitted(route, request, principal)
@@ -178,8 +179,7 @@ class Gateway:
             path=request.path_params,
             query=query,
             body=body,
-            token=token,
-            host=request.headers.get("host", ""),
+            claim=claim,
             last_event_id=request.headers.get("last-event-id"),
         )
 
@@ -299,8 +299,8 @@ class Gateway:
         return Response(msgspec.json.encode(document()), media_type=JSON)
 
     async def _metrics(self, request: Request) -> Response:
-        token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        principal = self.identify(token, request.headers.get("host", ""))
+        claim = claim_of(request)
+        principal = self.identify(claim)
         if principal is None or "operator" not in principal.roles:
             error = ApiError("unauthorized") if principal is None else not_found()
             return respond(error, secrets.token_hex(8))
@@ -325,6 +325,11 @@ def is_loopback(named: str) -> bool:
         return ip_address(name if named.count(":") < 2 or "[" in named else named).is_loopback
     except ValueError:
         return False
+
+
+def _is_ours(origin: str) -> bool:
+    """Say whether a page that calls was served by this machine itself."""
+    return is_loopback(origin.partition("://")[2])
 
 
 def _merged(endpoints: list[Endpoint]) -> list[Endpoint]:

@@ -21,6 +21,15 @@ _TYPE_BY_NAME: Mapping[str, type[Value]] = {
 }
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of who sends it."""
+
+    token: str
+    host: str
+    origin: str | None
+    """The page a browser sends it for; programs say none."""
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """See the module."""
 
@@ -31,8 +40,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Mapping[str, Value]
     body: bytes = b""
-    token: str = ""
-    host: str = ""
+    claim: Claim
     last_event_id: str | None = None
 
     def text(self, name: str) -> str | None:
@@ -60,6 +68,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             at = said.rpartition(" - at ")[2] if " - at " in said else ""
             fact = f"the body does not fit{f' at {at}' if at else ''}"
             raise ApiError("bad_request", fact) from error
+
+
+def claim_of(request: Request) -> Claim:
+    """Return the claim of a request, to be judged."""
+    said = request.headers.get("authorization", "")
+    return Claim(
+        token=said.removeprefix("Bearer ").strip(),
+        host=request.headers.get("host", ""),
+        origin=request.headers.get("origin"),
+    )
 
 
 def query_of(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str, Value]:

@@ -126,7 +126,13 @@ async def embedded(
         StorageError, TerminalError: see their way out.
     """
     said = settings or load_settings({"data": str(folder), "tenant": tenant}, {}, [])
-    limits = Limits(requests_per_second=1_000_000, burst=1_000_000)
+    n_any = 1_000_000
+    limits = Limits(
+        requests_per_second=n_any,
+        burst=n_any,
+        tenant_requests_per_second=n_any,
+        tenant_burst=n_any,
+    )
     gateway = await asyncio.to_thread(_open, said, limits)
     gateway.trusts_callers()
     gateway.host.start()

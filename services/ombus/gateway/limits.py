@@ -26,6 +26,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """``atLeast``, flush and compact wait no longer, whatever the caller says."""
     requests_per_second: float = 500.0
     burst: int = 1_000
+    tenant_requests_per_second: float = 2_000.0
+    """Of all callers of a tenant together."""
+    tenant_burst: int = 4_000
     max_requests: int = 512
     """Requests under way at once, tails not counted."""
     max_tails: int = 5_000
