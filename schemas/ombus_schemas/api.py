@@ -153,7 +153,7 @@ class Read(Api, frozen=True, kw_only=True):
     position: str
     """The first position that is not in the answer; ``asOf`` takes it."""
     hash: str
-    """SHA-256 of the answer without ``position`` and ``hash``: equal while nothing changed."""
+    """SHA-256 of the answer with ``position`` and this empty: equal while nothing changed."""
 
 
 class EntriesAnswer(Read, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ def test_a_body_that_does_not_come_is_given_up(folder: Path) -> None:
 
 def test_a_reader_that_takes_nothing_holds_little_and_is_told_of_the_gap(folder: Path) -> None:
     limits = Limits(tail_buffer_records=8, tail_buffer_bytes=300_000)
-    text = "x" * 30_000
+    text = "x" * 60_000
     with running(folder, limits) as served:
         served.append("s", "first")
         with socket.socket() as slow:
@@ -66,10 +66,11 @@ def test_a_reader_that_takes_nothing_holds_little_and_is_told_of_the_gap(folder:
             assert served.get("s/status", atLeast=last).status_code == 200
             seen = b""
             while b"event: gap" not in seen:
-                seen += slow.recv(262_144)
-            said = seen[seen.index(b"event: gap") :].split(b"data: ")[1]
-            while b"\n" not in said:
+                seen = seen[-16:] + slow.recv(262_144)
+            said = seen[seen.index(b"event: gap") :]
+            while b"\n\n" not in said.replace(b"\r", b""):
                 said += slow.recv(262_144)
+            said = said.split(b"data: ")[1]
             gap = msgspec.json.decode(said.split(b"\r\n")[0].split(b"\n")[0])
             assert 0 < gap["records"] <= n_sent + 1
 

@@ -142,6 +142,21 @@ def test_what_is_invalidated_is_in_no_answer_any_more(tmp_path: Path) -> None:
         assert '"withheld":true' in tail
 
 
+def test_what_became_a_secret_later_is_in_no_answer(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as served:
+        served.append("s", "the password is tangerine-9000 for now")
+    secrets = tmp_path / "secrets.txt"
+    secrets.write_text("tangerine-9000\n")
+    with running(tmp_path / "data", toml=f'secrets-file = "{secrets}"') as served:
+        last = served.append("s", "later")["position"]
+        for path in ("entries", "context", "rebuild", "view", "pages?cursor=m0"):
+            answer = served.http.get(f"/v1/sessions/s/{path}", params={"atLeast": last})
+            assert "tangerine" not in answer.text, path
+        tail = read_tail(served, "s", last)
+        assert "password" in tail
+        assert "tangerine" not in tail
+
+
 def read_tail(served: Running, session: str, last: str) -> str:
     text = ""
     path = f"/v1/sessions/{session}/tail"

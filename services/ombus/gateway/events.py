@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from ombus_schemas.codec import decode
 from ombus_schemas.errors import BadRecord
+from ombus_schemas.redaction import redact
 from ombus_streams.runtime.ports import LogRecord, Position
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
@@ -116,7 +117,8 @@ class _Tail:
                 yield ServerSentEvent(msgspec.json.encode(said).decode(), event="gap")
                 continue
             self._offset = item.offset + 1
-            data = _data(item, self._at(item.offset), hidden)
+            secrets = self._host.desk.settings.secrets
+            data = _data(item, self._at(item.offset), hidden, secrets)
             if data is not None:
                 yield ServerSentEvent(data, event="entry", id=self._at(item.offset))
 
@@ -137,7 +139,9 @@ class _Tail:
         return str(Position(self._log.incarnation, self._partition, offset))
 
 
-def _data(record: LogRecord, position: str, hidden: Withholding) -> str | None:
+def _data(
+    record: LogRecord, position: str, hidden: Withholding, secrets: tuple[str, ...]
+) -> str | None:
     """Return what an event says, or ``None`` for a record that is no entry."""
     value = record.value or b""
     try:
@@ -152,6 +156,9 @@ def _data(record: LogRecord, position: str, hidden: Withholding) -> str | None:
     }
     if hidden.hides(entry):
         said["withheld"] = True
+    elif secrets:
+        # What became a secret after it was appended is on the log as it was.
+        said["entry"] = redact(msgspec.json.decode(value), secrets, max_depth=None)
     else:
         said["entry"] = msgspec.Raw(value)
     return msgspec.json.encode(said).decode()

@@ -65,12 +65,14 @@ def sessions(desk: Desk, call: Call, limits: Limits) -> api.SessionsAnswer:
 
 
 def _sealed(answer: api.Read, position: str, secrets: tuple[str, ...]) -> Sealed:
-    tree: JsonValue = msgspec.to_builtins(answer)
+    raw = msgspec.json.encode(answer)
     if secrets:
-        tree = redact(tree, secrets, max_depth=None)
-    assert isinstance(tree, dict)
-    digest = hashlib.sha256(msgspec.json.encode(tree)).hexdigest()
-    body = msgspec.json.encode({**tree, "position": position, "hash": digest})
+        # Decoded once more: a redaction sees what a reader will, lists and not our tuples.
+        tree: JsonValue = msgspec.json.decode(raw)
+        raw = msgspec.json.encode(redact(tree, secrets, max_depth=None))
+    digest = hashlib.sha256(raw).hexdigest()
+    sealed = msgspec.json.decode(raw, type=type(answer)) if secrets else answer
+    body = msgspec.json.encode(msgspec.structs.replace(sealed, position=position, hash=digest))
     return Sealed(body, position, digest)
 
 
@@ -144,7 +146,10 @@ def _rebuild(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.RebuildA
     compaction = session.entry(leaf.compaction_id) if leaf.compaction_id is not None else None
     if compaction is not None:
         said = compaction_of(compaction)
-        kept = reading.entries_on(session, leaf, said.keep_entry_ids if said else ())
+        later = {entry.id for entry in rest}
+        named = said.keep_entry_ids if said else ()
+        # Imported compactions list the whole window, which comes anyway (section 12, row 22).
+        kept = reading.entries_on(session, leaf, [each for each in named if each not in later])
         summary = compaction.summary or ""
         if session.head.n_invalidations:
             # Never as stored: it may quote what was invalidated since (design.md section 9).
