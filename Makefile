@@ -57,6 +57,7 @@ fuzz-hostile: setup
 # Ratios of one run, a table and a line of JSON; about ten minutes on an idle machine of two cores.
 bench: setup
 	$(BIN)/python -m tests.bench.embedded
+	$(BIN)/python -m tests.bench.gateway
 
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)

@@ -46,7 +46,7 @@ def test_a_body_that_does_not_come_is_given_up(folder: Path) -> None:
 
 def test_a_reader_that_takes_nothing_holds_little_and_is_told_of_the_gap(folder: Path) -> None:
     limits = Limits(tail_buffer_records=8, tail_buffer_bytes=300_000)
-    text = "x" * 60_000
+    text = "All boats are late. " * 3_000
     with running(folder, limits) as served:
         served.append("s", "first")
         with socket.socket() as slow:
