@@ -68,6 +68,19 @@ def test_a_tail_cut_and_resumed_loses_and_repeats_nothing(served: Running) -> No
     assert len(set(ids)) == len(ids) == N_ENTRIES + 1
 
 
+def test_a_burst_larger_than_the_buffer_loses_nothing(folder: Path) -> None:
+    with running(folder, Limits(tail_buffer_records=4)) as served:
+        served.append("s", "first")
+        process = curl(f"{served.url}/v1/sessions/s/tail?after=start")
+        served.append("s", *(str(n) for n in range(60)))
+        served.append("s", *(str(n) for n in range(60, 100)))
+        events = read_events(process, 101)
+        assert [each["event"] for each in events] == ["open"] + ["entry"] * 101
+        written = served.get("s/entries", limit=500).json()["entries"]
+        ids = [json.loads(each["data"])["id"] for each in events[1:]]
+        assert ids == [each["id"] for each in written]
+
+
 def test_facts_of_compaction_and_runs_are_in_the_tail(served: Running) -> None:
     served.append("tail-2", "The ferry leaves at 9:15.")
     process = curl(f"{served.url}/v1/sessions/tail-2/tail?after=start")

@@ -71,11 +71,15 @@ class _Tail:
             yield ServerSentEvent(opened, event="open", id=at)
             async for event in self._before():
                 yield event
-            while not self._subscription.is_closed and self._is_allowed():
+            while self._may_go_on():
                 items = await self._subscription.take(self._gateway.limits.heartbeat_seconds)
-                fresh = [each for each in items if self._is_ahead(each)]
-                async for event in self._shown(fresh):
+                records = [each for each in items if isinstance(each, LogRecord)]
+                async for event in self._shown(records):
                     yield event
+                for gap in items:
+                    if isinstance(gap, Gap):
+                        async for event in self._caught_up(gap):
+                            yield event
         finally:
             self._gateway.hub.leave(self._subscription)
 
@@ -83,47 +87,56 @@ class _Tail:
         """Yield what lies on the log before the buffer begins."""
         start = await self._host.call(lambda: self._log.start(self._partition))
         if self._offset < start:
-            async for event in self._shown([Gap(self._offset, start - 1, 0)]):
+            yield self._skipped(Gap(self._offset, start - 1, 0))
+        while self._may_go_on():
+            async for event in self._from_log(self._subscription.start):
                 yield event
-        while self._offset < self._subscription.start or self._subscription.has_gap:
-            if self._offset >= self._subscription.start:
-                # The buffer ran over while the reader caught up: the log still has it all.
-                self._gateway.hub.leave(self._subscription)
-                self._subscription = await self._gateway.hub.subscribe(self._call.key)
-                continue
-            if self._subscription.is_closed or not self._is_allowed():
+            if not self._subscription.has_gap:
                 return
-            offset, stop = self._offset, self._subscription.start
-            read = partial(self._log.read, self._partition, offset, min(PAGE, stop - offset))
+            # The buffer ran over while the reader caught up: the log still has it all.
+            self._gateway.hub.leave(self._subscription)
+            self._subscription = await self._gateway.hub.subscribe(self._call.key)
+
+    async def _caught_up(self, gap: Gap) -> AsyncIterator[ServerSentEvent]:
+        """Yield what a burst left no room for; only what is too much is skipped."""
+        if gap.n_records > self._gateway.limits.max_catch_up:
+            yield self._skipped(gap)
+            return
+        async for event in self._from_log(gap.last + 1):
+            yield event
+
+    async def _from_log(self, stop: int) -> AsyncIterator[ServerSentEvent]:
+        while self._offset < stop and self._may_go_on():
+            n_records = min(PAGE, stop - self._offset)
+            read = partial(self._log.read, self._partition, self._offset, n_records)
             page = await self._host.call(read)
-            own = [record for record in page if record.key == self._call.key]
-            async for event in self._shown(own):
+            async for event in self._shown(page):
                 yield event
             self._offset = max(self._offset, page[-1].offset + 1 if page else stop)
 
-    async def _shown(self, items: Iterable[LogRecord | Gap]) -> AsyncIterator[ServerSentEvent]:
-        held = list(items)
-        if not held:
+    def _skipped(self, gap: Gap) -> ServerSentEvent:
+        self._offset = max(self._offset, gap.last + 1)
+        said = {"from": self._at(gap.first), "to": self._at(gap.last), "records": gap.n_records}
+        return ServerSentEvent(msgspec.json.encode(said).decode(), event="gap")
+
+    async def _shown(self, records: Iterable[LogRecord]) -> AsyncIterator[ServerSentEvent]:
+        fresh = [
+            record
+            for record in records
+            if record.key == self._call.key and record.offset >= self._offset
+        ]
+        if not fresh:
             return
         hidden = await self._host.call(self._withholding)
-        for item in held:
-            if isinstance(item, Gap):
-                self._offset = item.last + 1
-                said = {
-                    "from": self._at(item.first),
-                    "to": self._at(item.last),
-                    "records": item.n_records,
-                }
-                yield ServerSentEvent(msgspec.json.encode(said).decode(), event="gap")
-                continue
-            self._offset = item.offset + 1
-            secrets = self._host.desk.settings.secrets
-            data = _data(item, self._at(item.offset), hidden, secrets)
+        secrets = self._host.desk.settings.secrets
+        for record in fresh:
+            self._offset = record.offset + 1
+            data = _data(record, self._at(record.offset), hidden, secrets)
             if data is not None:
-                yield ServerSentEvent(data, event="entry", id=self._at(item.offset))
+                yield ServerSentEvent(data, event="entry", id=self._at(record.offset))
 
-    def _is_ahead(self, item: LogRecord | Gap) -> bool:
-        return (item.last if isinstance(item, Gap) else item.offset) >= self._offset
+    def _may_go_on(self) -> bool:
+        return not self._subscription.is_closed and self._is_allowed()
 
     def _is_allowed(self) -> bool:
         """Say whether the token still holds: a revoked one reads no further."""

@@ -34,7 +34,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_tails: int = 5_000
     tail_buffer_records: int = 256
     tail_buffer_bytes: int = 1_048_576
-    """What is kept for one reader that does not keep up; what is over becomes a gap."""
+    """What is kept for one reader that does not keep up."""
+    max_catch_up: int = 1_000
+    """What a buffer had no room for is read again from the log; more than this is a gap."""
     heartbeat_seconds: float = 15.0
     """A comment line is sent so often, and the token of a tail is looked at again."""
     send_seconds: float = 60.0

@@ -1,8 +1,9 @@
 """Following a session: one reader of the log for all tails, and a bounded buffer for each.
 
 What lies between a reader's last event and now comes from the log, at the reader's own pace. From
-there on records are pushed to it; what its buffer has no room for becomes one ``gap``, which names
-the positions that were left out. A closed connection loses nothing: ids are positions.
+there on records are pushed to it; what its buffer has no room for is read again from the log, and
+if that is too much it becomes one ``gap``, which names the positions that were left out. A closed
+connection loses nothing: ids are positions.
 """
 
 import asyncio
@@ -57,6 +58,11 @@ class Subscription:
     @property
     def has_gap(self) -> bool:
         return self._gap is not None
+
+    @property
+    def n_missed(self) -> int:
+        """Records there was no room for since the last ``take``."""
+        return 0 if self._gap is None else self._gap.n_records
 
     async def take(self, seconds: float) -> list[LogRecord | Gap]:
         """Return what there is, waiting up to ``seconds`` for anything; empty means nothing."""
