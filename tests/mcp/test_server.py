@@ -18,6 +18,13 @@ from mcp import StdioServerParameters
 from ombus import Client, embedded, message
 from ombus.client import Session
 from ombus.mcp import answers
+from ombus.mcp.server import Guarded
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from tests.cli.conftest import Cli, cli, folder
+
+__all__ = ["cli", "folder"]
 
 MAX_WAIT_S = 30.0
 TOOLS = {"recall", "memory_status", "memory_view", "memory_context"}
@@ -127,24 +134,26 @@ def serving(data: Path, *options: str) -> Iterator[str]:
             process.terminate()
 
 
-def test_over_http_a_bearer_is_asked_for_when_there_is_one(data: Path, tmp_path: Path) -> None:
-    file = tmp_path / "bearer"
-    file.write_text("let-me-in\n")
-    with serving(data, "--bearer-file", str(file)) as url:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        headers = {"Accept": "application/json, text/event-stream"}
-        for said in ({}, {"Authorization": "Bearer nonsense"}):
-            answer = httpx.post(url, json=asked, headers={**headers, **said})
-            assert (answer.status_code, answer.content) == (401, b"")
-        good = {"Authorization": "Bearer let-me-in"}
-        assert httpx.post(url, json=asked, headers={**headers, **good}).status_code != 401
+def test_over_http_a_bearer_is_asked_for_when_there_is_one() -> None:
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("inside")(scope, receive, send)
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app=Guarded(inner, "let-me-in"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            for said in ({}, {"Authorization": "Bearer nonsense"}):
+                answer = await http.post("/mcp", headers=said)
+                assert (answer.status_code, answer.content) == (401, b"")
+            answer = await http.post("/mcp", headers={"Authorization": "Bearer let-me-in"})
+            assert answer.text == "inside"
+
+    asyncio.run(main())
 
 
-def test_other_machines_are_let_in_with_a_bearer_only(data: Path) -> None:
-    arguments = [*OMBUS, *command(data, "--http", "--host", "0.0.0.0")]
-    done = subprocess.run(arguments, capture_output=True, timeout=MAX_WAIT_S, check=False)
-    assert done.returncode == 2
-    assert b"--bearer-file" in done.stderr
+def test_other_machines_are_let_in_with_a_bearer_only(cli: Cli) -> None:
+    done = cli("mcp", "--session", "ferry", "--http", "--host", "0.0.0.0")
+    assert done.code == 2
+    assert "--bearer-file" in done.err
 
 
 def test_a_gateway_that_is_away_or_says_no_comes_to_a_value(tmp_path: Path) -> None:
