@@ -112,5 +112,5 @@ def _reason(value: JsonValue) -> InvalidationReason:
 def _origin(value: JsonValue) -> InvalidationOrigin | None:
     try:
         return msgspec.convert(value, InvalidationOrigin)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None

@@ -311,7 +311,7 @@ def _worker_fields(data: JsonObject) -> _WorkerKeywords:
 def _produced_by(value: JsonValue) -> ProducedBy | None:
     try:
         return msgspec.convert(value, ProducedBy) if isinstance(value, dict) else None
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None
 
 

@@ -177,5 +177,5 @@ def delegation_of(entry: Entry) -> Delegation | None:
     value = (entry.metadata or {}).get(DELEGATION_KEY)
     try:
         return msgspec.convert(value, Delegation)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None

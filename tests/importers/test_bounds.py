@@ -9,18 +9,19 @@ import pytest
 from ombus.importers import lines
 from ombus_schemas.jsontext import JsonObject
 
-from tests.importers.big import LONG_MB, run
+from tests.importers.big import LONG_MB, PEAK_KIB, run
 from tests.importers.conftest import Written
 from tests.importers.reading import assert_accounted, imported
 
-_MEASURE = """
-import resource, sys
+_MEASURE = f"""
+import sys
 from ombus.importers import open_transcript
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+{PEAK_KIB}
+before = peak_kib()
 n = 0
 for item in open_transcript(sys.argv[1], tenant="acme"):
     n += 1
-print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(n, peak_kib() - before)
 """
 
 

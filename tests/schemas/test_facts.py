@@ -112,3 +112,9 @@ def test_an_event_of_a_session_is_no_supervision_event_unless_of_that_kind() -> 
     entry = Entry(id="e1", session_id="s", kind="custom", data=data)
     assert supervision_event_of(entry) is None
     assert fact_of(entry) is None
+
+
+def test_half_a_surrogate_pair_in_a_members_name_makes_no_fact() -> None:
+    data: JsonObject = {"type": "om.sources.linked", "links": [{"\ud83d": None}]}
+
+    assert fact_of(Entry(id="e", session_id="s", kind="custom", data=data)) is None
