@@ -2,8 +2,8 @@
 
 An event is an ``event`` entry keyed by the parent session whose ``data.type`` is the event's name
 (design.md section 15); the names are those of S23.2, with ``requested`` and ``cancelled`` added,
-since here a delegation is a sequence of facts. Events are read on that topic only: on a session's
-own log the same names mean whatever its host meant.
+since here a delegation is a sequence of facts; ``heartbeat`` and ``closed`` are ours, too. Events
+are read on that topic only: on a session's own log the same names mean whatever its host meant.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,8 @@ Report = Literal["on-complete", "milestones", "stream"]
 """From the quietest to the loudest; a child may ask for less than its host allows."""
 Lifetime = Literal["task", "session"]
 Mode = Literal["sync", "async"]
+OnLost = Literal["takeover", "fail"]
+"""What becomes of a delegation whose child lost its lease."""
 
 DELEGATION_KEY: Final = "delegation"
 """Where ``Entry.metadata`` of a child's first entry holds its delegation."""
@@ -44,6 +46,8 @@ class Delegation(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit
     child_id: str
     policy: ReportPolicy = ReportPolicy()
     depth: Count = 1
+    limits: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Those of the request."""
 
 
 class SupervisionEvent(Body, kw_only=True, frozen=True):
@@ -59,6 +63,8 @@ class SupervisionEvent(Body, kw_only=True, frozen=True):
     """Ordinal of the child's entry this event was derived from; absent on the parent's own."""
     n: Count = 0
     """Place among the events of one child entry."""
+    epoch: Count = 0
+    """Of the lease of the child that speaks; 0 on what the host and the milestones say."""
 
 
 class DelegationRequested(SupervisionEvent, tag="delegation_requested", kw_only=True, frozen=True):
@@ -72,10 +78,20 @@ class DelegationRequested(SupervisionEvent, tag="delegation_requested", kw_only=
     budget_share: float | None = None
     limits: dict[str, Count] = msgspec.field(default_factory=dict)
     """Effective limits by their name in S23.2, already lowered."""
+    on_lost: OnLost = "takeover"
 
 
 class DelegationStarted(SupervisionEvent, tag="delegation_started", kw_only=True, frozen=True):
-    """A child runs it."""
+    """A child claims it, under the lease ``epoch``; the log's order says whether it holds it."""
+
+    holder: str = ""
+    """The process, so that of two claims each sees whose came first."""
+    lease_ms: Count = 0
+    """Without a heartbeat for so long, by append time, the lease is lost."""
+
+
+class DelegationHeartbeat(SupervisionEvent, tag="delegation_heartbeat", kw_only=True, frozen=True):
+    """The holder of the lease ``epoch`` is alive."""
 
 
 class DelegationRejected(SupervisionEvent, tag="delegation_rejected", kw_only=True, frozen=True):
@@ -145,9 +161,21 @@ class ChildEventsCoalesced(
     max_per_second: Count
 
 
+class ChildEventsClosed(
+    SupervisionEvent, tag="delegation_child_events_closed", kw_only=True, frozen=True
+):
+    """The child's run ended; ``offered`` is the sum of the other three, since its first entry."""
+
+    offered: Count
+    delivered: Count
+    coalesced: Count
+    capped: Count
+
+
 _TYPES: Final[tuple[type[SupervisionEvent], ...]] = (
     DelegationRequested,
     DelegationStarted,
+    DelegationHeartbeat,
     DelegationRejected,
     DelegationFinished,
     DelegationError,
@@ -157,6 +185,7 @@ _TYPES: Final[tuple[type[SupervisionEvent], ...]] = (
     ChildMilestone,
     ChildEventsCapped,
     ChildEventsCoalesced,
+    ChildEventsClosed,
 )
 EVENT_TYPE_BY_NAME: Final[Mapping[str, type[SupervisionEvent]]] = MappingProxyType(
     {tag_of(kind): kind for kind in _TYPES}
