@@ -171,6 +171,23 @@ def test_records_that_are_folded_already_are_passed_over(tmp_path: Path) -> None
     run(test())
 
 
+def test_records_that_were_fetched_and_never_handed_over_are_read_again(tmp_path: Path) -> None:
+    """A rebalance that was past its seek once dropped them, and the fold went on without them."""
+
+    async def test() -> None:
+        async with desk(tmp_path) as here:
+            here.append(ENTRIES)
+            await here.assignment.assigned([0])
+            await here.assignment.fold(0, here.records(0, 20))
+            assert await here.assignment.fold(0, here.records(28, 40)) is None
+            assert here.reader.told == [{0: 20}]
+            assert await here.assignment.fold(0, here.records(20)) == len(ENTRIES)
+            assert here.counts.n_records == len(ENTRIES)
+            assert not here.failures
+
+    run(test())
+
+
 def test_what_is_handed_over_after_a_revocation_is_not_folded(tmp_path: Path) -> None:
     async def test() -> None:
         async with desk(tmp_path) as here:
@@ -298,7 +315,9 @@ def test_offsets_without_records_are_passed_over_and_a_moved_start_is_refused(
             here.append(ENTRIES)
             await here.assignment.assigned([0])
             await here.assignment.fold(0, here.records(0, 10))
-            assert await here.assignment.fold(0, here.records(12, 20)) == 20
+            # Where a marker lies, there is an offset and no record.
+            with mock.patch.object(here.log, "read", return_value=here.records(12, 13)):
+                assert await here.assignment.fold(0, here.records(12, 20)) == 20
             with mock.patch.object(here.log, "start", return_value=30):
                 assert await here.assignment.fold(0, here.records(30, 40)) is None
             (failure,) = here.failures

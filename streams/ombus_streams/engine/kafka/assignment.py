@@ -130,8 +130,9 @@ class Assignment:
             return None
         unfolded = opened.unfolded(records)
         try:
-            if unfolded and unfolded[0].offset > opened.next_offset:
-                await self._check_gap(opened, unfolded[0].offset)
+            if unfolded and not await self._follows(opened, unfolded[0].offset):
+                await self._read_from(opened)
+                return None
             for start in range(0, len(unfolded), self._options.max_batch):
                 if self.partitions.get(partition) is not opened:
                     return None
@@ -156,6 +157,12 @@ class Assignment:
         """Compare the store with a log that does not have its next offset."""
         fact = "the log does not have the next offset"
         await self._reopen(partition, RetryableError(fact))
+
+    async def passed_over(self, partition: int) -> None:
+        """Read on from the position: records were fetched, and not handed over."""
+        opened = self.partitions.get(partition)
+        if opened is not None:
+            await self._read_from(opened)
 
     def catching_up(self) -> Sequence[int]:
         """Return the open partitions that have not reached their end yet."""
@@ -260,18 +267,29 @@ class Assignment:
             await self.reader.read_from({partition.number: partition.next_offset})
             partition.is_read = True
 
-    async def _check_gap(self, partition: Partition, offset: int) -> None:
-        """Refuse a log whose start has moved past the position; what is no data may be missing."""
+    async def _follows(self, partition: Partition, offset: int) -> bool:
+        """Say whether the log holds nothing between the position and ``offset``.
+
+        What is no data (markers) leaves gaps; records that were fetched and never handed over must
+        not. A log whose start has moved past the position is refused.
+        """
+        if offset == partition.next_offset:
+            return True
         start = await self._threads.run(partial(self._entries.start, partition.number))
         if start > partition.next_offset:
             # The processor says what is wrong, in its own words.
             await self._threads.run(partition.processor.forget)
+        first = await self._threads.run(
+            partial(self._entries.read, partition.number, partition.next_offset, 1)
+        )
+        is_gap = not first or first[0].offset >= offset
         _log.info(
-            "offsets.skipped",
+            "offsets.skipped" if is_gap else "records.passed_over",
             partition=partition.number,
             from_offset=partition.next_offset,
             to_offset=offset,
         )
+        return is_gap
 
     def _fold_batch(self, partition: Partition, records: Sequence[LogRecord]) -> None:
         began = time.perf_counter()

@@ -65,6 +65,10 @@ class Batches(Protocol):
         """Note that everything below ``offset`` was handed over, records or not."""
         ...
 
+    async def passed_over(self, partition: int) -> None:
+        """Records of the partition were fetched and not handed over: read on from its position."""
+        ...
+
     async def lost(self, partition: int) -> None:
         """The log does not have the offset that was asked for: compare it with the store."""
         ...
@@ -80,6 +84,7 @@ class BatchConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._durable: dict[TP, int] = {}
+        self._passed_over: set[TP] = set()
         super().__init__(*args, **kwargs)
 
     @property
@@ -129,6 +134,7 @@ class BatchConsumer(driver.Consumer):
     async def _drain_messages(self, fetcher: ServiceT) -> None:
         try:
             while not (self.should_stop or fetcher.should_stop):
+                await self._go_back()
                 try:
                     found, active = await self._wait_next_records(POLL_SECONDS)
                 except kafka_errors.NoOffsetForPartitionError:
@@ -141,6 +147,8 @@ class BatchConsumer(driver.Consumer):
                 for tp, records in (found or {}).items():
                     if self.flow_active and (active is None or tp in active):
                         await self._hand_over(TP(tp.topic, tp.partition), records)
+                    else:
+                        self._passed_over.add(TP(tp.topic, tp.partition))
                 await self._report_positions(found or {})
                 await asyncio.sleep(0)
         except kafka_errors.ConsumerStoppedError:
@@ -149,6 +157,13 @@ class BatchConsumer(driver.Consumer):
         except asyncio.CancelledError:
             if not self.app.should_stop:
                 raise
+
+    async def _go_back(self) -> None:
+        """Read again what was fetched while a rebalance, already past its seek, held the flow."""
+        if not self.flow_active:
+            await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust waits
+        while self._passed_over:
+            await self._batches.passed_over(self._passed_over.pop().partition)
 
     async def _hand_over(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         found = [log_record(record) for record in records]
