@@ -9,7 +9,7 @@ import msgspec
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Observation, Reflection
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Part of folder and group names: another version is built beside, never migrated (section 6)."""
 
 TRUNK: Final = 0
@@ -246,6 +246,8 @@ class ScopeRow(msgspec.Struct, array_like=True, frozen=True):
 
     scope_id: str
     value: JsonObject
+    entry_id: str
+    """A grant names the entry that opened the scope, and the read checks it (section 10)."""
 
 
 class InvalidationRow(msgspec.Struct, array_like=True, frozen=True):

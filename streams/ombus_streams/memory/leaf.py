@@ -122,6 +122,15 @@ def scope_at(session: Session, leaf: LeafHead, ordinal: int) -> str:
     return ROOT_SCOPE
 
 
+def is_scope_record_folded(session: Session, leaf: LeafHead, entry_id: str) -> bool:
+    """Say whether the scope record of this id changed anything on the leaf."""
+    place = session.place_of(entry_id)
+    if place is None:
+        return False
+    key = keys.item(session.prefix, b"g", leaf.segment, place.ordinal)
+    return session.read(key, ScopeRow) is not None
+
+
 def is_run_active(session: Session, leaf: LeafHead) -> bool:
     """Say whether a host's run is under way: started, not ended, and not lapsed by append time."""
     return leaf.run_id is not None and session.head.at_ms - leaf.run_at_ms < RUN_LAPSES_AFTER_MS
@@ -388,12 +397,13 @@ def _flush(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -> Fl
 def _scope(session: Session, leaf: LeafHead, item: Item, data: JsonObject) -> None:
     before = scope_map_of(session, leaf)
     after = scopes.evolve(before, item.entry)
-    if after is before:
+    # What records bind by themselves is in no map: an unbinding of that must be known, too.
+    if after is before and scopes.unbound(before, item.entry) is None:
         return
     session.scope_maps[leaf.segment] = after
     leaf.n_scopes, leaf.scope_id = len(after.scopes) - 1, after.leaf
     key = keys.item(session.prefix, b"g", leaf.segment, item.ordinal)
-    session.write(key, ScopeRow(after.leaf, data))
+    session.write(key, ScopeRow(after.leaf, data, item.entry.id))
 
 
 def _accept(session: Session, leaf: LeafHead, item: Item, kind: str, number: int) -> None:
