@@ -17,6 +17,7 @@ from ombus_streams.runtime.budget import Budget, Caps, day_of
 from ombus_streams.runtime.errors import Deferred
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent, Usage
+from ombus_streams.runtime.report import report
 from ombus_streams.runtime.retrying import Retrying, Sleep
 from ombus_streams.runtime.usage import Spender, Spent, UsageBook
 
@@ -74,7 +75,13 @@ class Dispatch:
                 yield metered
                 n_failed = 0
             finally:
-                self.book.add(partition, day, spender, metered.settled(tokens, n_failed))
+                spent = metered.settled(tokens, n_failed)
+                report(
+                    tokens_input=spent.input_tokens,
+                    tokens_output=spent.output_tokens,
+                    tokens_cached=spent.cached_tokens,
+                )
+                self.book.add(partition, day, spender, spent)
         finally:
             breaker.n_in_flight -= 1
             self._budget.give_back(tenant)

@@ -53,6 +53,7 @@ from ombus_streams.runtime.errors import Deferred, ResultHeld
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import Usage
 from ombus_streams.runtime.records import iso
+from ombus_streams.runtime.report import report
 from ombus_streams.runtime.staff import Providers, Staff
 from ombus_streams.runtime.workers import (
     Stored,
@@ -250,6 +251,7 @@ def _named(session: Session, leaf: LeafHead, ids: Sequence[str]) -> list[Observa
 
 def _tell(run: Run, result: WorkerResult[Any]) -> None:
     usage = result.usage or Usage()
+    report(n_items=len(result.items), n_rejected=result.n_rejected, n_turns=result.n_turns)
     _log.info(
         "run.judged",
         session_id=run.session_id,

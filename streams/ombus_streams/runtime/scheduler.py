@@ -5,6 +5,7 @@ beside the log (attempts, next times, refused runs) is operational: losing it co
 memory.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -130,6 +131,10 @@ class Scheduler:
             if attempts.is_parked:
                 found[worker] = attempts.reason
         return found
+
+    def parked_leaves(self) -> dict[str, int]:
+        """Return how many leaves are parked for each worker. May be called from any thread."""
+        return Counter(slot[2] for slot, each in [*self._attempts.items()] if each.is_parked)
 
     def appended(self, slot: Slot, position: Position) -> None:
         """The result is on the log: the slot is free once it is folded."""

@@ -5,6 +5,7 @@ deterministic test driver; ``run`` is the same steps in a loop. Other processes 
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
@@ -25,7 +25,6 @@ from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory import keys
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.ahead import AheadPolicy
@@ -38,6 +37,7 @@ from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
 from ombus_streams.runtime.records import iso
 from ombus_streams.runtime.scheduler import Scheduler, Task
 from ombus_streams.runtime.staff import Providers, Staff
+from ombus_streams.runtime.telemetry import Folded, Telemetry
 
 PARTITIONS: Final = 8
 MAX_BATCH: Final = 1_000
@@ -45,8 +45,6 @@ MAX_RUNS: Final = 16
 """Effects under way at once in a process."""
 OUTBOX_BATCH: Final = 500
 IDLE_WAIT: Final = timedelta(milliseconds=200)
-
-_log = structlog.get_logger("ombus.engine")
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -74,8 +72,10 @@ class Engine:
         max_batch: int = MAX_BATCH,
         ahead: AheadPolicy | None = None,
         watch: CompactionWatch | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.folder, self.clock, self.max_batch = folder, clock, max_batch
+        self.telemetry = telemetry or Telemetry()
         self._watch = watch
         self._grown: dict[bytes, None] = {}
         """Sessions about which the host is to be asked whether to compact them."""
@@ -86,7 +86,8 @@ class Engine:
         opened.callback(self._ownership.release)
         # What was opened is closed again if the next thing cannot be: a failed owner owns nothing.
         with opened:
-            self.log = SqliteLog(folder, clock, partitions=partitions, topic=ENTRIES)
+            tracer = self.telemetry.tracer
+            self.log = SqliteLog(folder, clock, partitions=partitions, topic=ENTRIES, tracer=tracer)
             opened.callback(self.log.close)
             self.dead_letters = SqliteLog(
                 folder / "dead-letters", clock, partitions=4, topic=DEAD_LETTERS
@@ -97,6 +98,8 @@ class Engine:
             self.interpreter = Interpreter(providers, clock, limits, secrets)
             self.processors: dict[int, Processor] = {}
             self.schedulers: dict[int, Scheduler] = {}
+            self._live_from: dict[int, int] = {}
+            """Where the log ended when it was opened: what lies below is caught up on."""
             if owns:
                 for partition in range(self.log.partitions):
                     store = self.state.store(partition)
@@ -104,6 +107,7 @@ class Engine:
                         store, self.log, partition, max_sessions=max_sessions, secrets=secrets
                     )
                     self.processors[partition] = processor
+                    self._live_from[partition] = self.log.end(partition)
                     self.schedulers[partition] = Scheduler(processor, ahead=ahead)
                 stores = {each: known.store for each, known in self.processors.items()}
                 self.interpreter.staff.keep_accounts(self.log.partition_of, stores)
@@ -122,17 +126,26 @@ class Engine:
         """Fold one batch of every partition; return how many records there were."""
         n_records = 0
         for partition, processor in self.processors.items():
-            batch = processor.step(self.max_batch)
-            if not batch.n_records:
+            began = time.perf_counter()
+            records = self.log.read(partition, processor.next_offset, self.max_batch)
+            if not records:
                 continue
+            batch = processor.fold(records)
             n_records += batch.n_records
+            self.telemetry.folded(
+                Folded(
+                    partition=partition,
+                    records=records,
+                    batch=batch,
+                    next_offset=processor.next_offset,
+                    began=began,
+                    now_ms=self._now_ms(),
+                    live_from=self._live_from[partition],
+                )
+            )
             self.schedulers[partition].touch(batch.sessions)
             if self._watch is not None:
                 self._grown.update(dict.fromkeys(batch.sessions))
-            if batch.n_dead_letters:
-                _log.warning(
-                    "records.dead_lettered", partition=partition, n_records=batch.n_dead_letters
-                )
             self.emit(partition)
         return n_records
 
@@ -157,8 +170,10 @@ class Engine:
         scheduler = self.schedulers[partition]
         try:
             session = self.processors[partition].session(task.slot[0])
-            entry = await self.interpreter.perform(session, task.effect)
-            (position,) = await asyncio.to_thread(self.append, [entry])
+            with self.telemetry.run(partition, session, task.effect) as report:
+                entry = await self.interpreter.perform(session, task.effect)
+                report["entry_id"] = entry.id
+                (position,) = await asyncio.to_thread(self.append, [entry])
         except (RuntimeFault, MemoryFault) as error:
             scheduler.failed(task.slot, task.effect, error, self._now_ms())
             return False
@@ -166,14 +181,6 @@ class Engine:
             scheduler.cancelled(task.slot)
             raise
         scheduler.appended(task.slot, position)
-        settings = settings_of(session, session.leaf(task.effect.segment))
-        tell = _log.info if settings.show_worker_notifications else _log.debug
-        tell(
-            "run.finished",
-            worker=task.effect.worker,
-            effect=type(task.effect).__name__,
-            entry_id=entry.id,
-        )
         return True
 
     def settle(self) -> int:
@@ -228,6 +235,13 @@ class Engine:
                 row = rows.position()
             total += self.log.end(partition) - (row.next_offset if row else 0)
         return total
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether everything that was on the log when it was opened is folded here."""
+        return bool(self._live_from) and all(
+            self.processors[each].next_offset >= end for each, end in self._live_from.items()
+        )
 
     @contextmanager
     def reading(self, key: bytes) -> Iterator[Reading]:

@@ -32,6 +32,7 @@ from ombus_streams.engine.embedded.errors import OtherLog, StorageCorrupt
 from ombus_streams.engine.embedded.group import GroupCommit
 from ombus_streams.engine.partitioner import partition_of
 from ombus_streams.runtime.ports import Clock, Draft, LogRecord, Position
+from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
 PARTITIONS: Final = 8
 """Virtual partitions of a new log: as many as a development topic has (design.md section 13)."""
@@ -87,10 +88,11 @@ class SqliteLog:
         topic: str = "ombus.session.entries",
         busy_timeout: timedelta = BUSY_TIMEOUT,
         poll_interval: timedelta = POLL_INTERVAL,
+        tracer: Tracer = UNTRACED,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "log.db"
-        self._clock, self._poll_interval = clock, poll_interval
+        self._clock, self._poll_interval, self._tracer = clock, poll_interval, tracer
         self._writer = connect(self.path, "FULL", busy_timeout)
         try:
             self._incarnation, self._partitions = self._open(partitions, cluster, topic)
@@ -137,7 +139,10 @@ class SqliteLog:
             StorageError: see its way out.
             Closed: after ``close``.
         """
-        return self._group.submit(drafts) if drafts else ()
+        if not drafts:
+            return ()
+        with self._tracer.appending(drafts) as traced:
+            return self._group.submit(traced)
 
     def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
         with self._readers.lend() as connection:
