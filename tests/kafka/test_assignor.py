@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 pytest.importorskip("aiokafka", reason="the Kafka engine needs the extra kafka")
 
 from ombus_streams.engine.kafka.assignor import Member, assigned, assignor_of
+from ombus_streams.engine.kafka.standing import Standing
 
 PARTITIONS = range(64)
 
@@ -56,13 +57,13 @@ class Cluster:
 
 def test_the_group_protocol_carries_the_instance_s_name() -> None:
     said = {
-        "m1": assignor_of("a").metadata({"entries"}),
-        "m2": assignor_of("b").metadata({"entries"}),
-        "m3": assignor_of("c").metadata({"unknown"}),
+        "m1": assignor_of(Standing("a")).metadata({"entries"}),
+        "m2": assignor_of(Standing("b")).metadata({"entries"}),
+        "m3": assignor_of(Standing("c")).metadata({"unknown"}),
     }
     assert [each.user_data for each in said.values()] == [b"a", b"b", b"c"]
-    shares = assignor_of("a").assign(Cluster(), said)
-    assert shares == assignor_of("b").assign(Cluster(), said)
+    shares = assignor_of(Standing("a")).assign(Cluster(), said)
+    assert shares == assignor_of(Standing("b")).assign(Cluster(), said)
     found = {member: share.assignment for member, share in shares.items()}
     assert found["m3"] == []
     assert sorted(each for _, share in found["m1"] + found["m2"] for each in share) == [0, 1, 2, 3]

@@ -4,6 +4,7 @@
   * ResultHeld          no failure: a prepared run is done, and its entry waits until it is owed
   * RetryableError      the same call may work later
     * WorkerFailed        a run that recorded nothing; ``failure`` says of which class
+    * NotServed           a partition that cannot be read here now
     * Deferred            a run that did not start: a provider, a place or a budget is lacking
   * TerminalError       the same call never works
     * Refused             the provider, or a limit, will not take this span: halve it
@@ -61,6 +62,18 @@ class WorkerFailed(RetryableError):
     def is_transient(self) -> bool:
         """Whether the retry rule of S23.1 would send the same turn again."""
         return self.failure == "transient"
+
+
+class NotServed(RetryableError):
+    """A partition that cannot be read here now: it moves, or its fold has not caught up.
+
+    ``folded`` and ``end`` are offsets; ``None``: it is not this process's to know.
+    """
+
+    def __init__(self, partition: int, folded: int | None = None, end: int | None = None) -> None:
+        fact = "moves" if folded is None else f"has folded {folded:,} of {end or 0:,} records"
+        super().__init__(f"partition {partition} {fact}: ask again", 1_000)
+        self.partition, self.folded, self.end = partition, folded, end
 
 
 DeferralReason = Literal["provider_away", "budget_exhausted", "busy", "overtaken"]

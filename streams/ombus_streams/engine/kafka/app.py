@@ -15,6 +15,7 @@ from faust.types.transports import TransportT
 from yarl import URL
 
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.standing import SESSION_TIMEOUT, Standing
 from ombus_streams.engine.kafka.transport import BatchConsumer, Batches, BatchTransport
 from ombus_streams.memory.head import FOLD_VERSION
 
@@ -25,8 +26,7 @@ MAX_POLL_RECORDS: Final = 5_000
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
     """How soon a group notices that a member is gone, and who it is."""
 
-    session_timeout: timedelta = timedelta(seconds=6)
-    """The broker's own lower bound: a silent owner's partitions move after it."""
+    session_timeout: timedelta = SESSION_TIMEOUT
     heartbeat: timedelta = timedelta(seconds=2)
     rebalance_timeout: timedelta = timedelta(seconds=60)
     """How long members may take to close their partitions."""
@@ -40,6 +40,7 @@ class BatchApp(faust.App):
     """An app without agents; ``batches`` gets all records of its topic."""
 
     batches: Batches
+    standing: Standing
 
     @property
     def batch_consumer(self) -> BatchConsumer:
@@ -64,6 +65,7 @@ def create_app(
     *,
     group_prefix: str = "ombus",
     membership: Membership | None = None,
+    standing: Standing | None = None,
 ) -> BatchApp:
     """Return the app of one worker type, subscribed to the topic of ``batches``, not started.
 
@@ -93,7 +95,7 @@ def create_app(
         value_serializer="raw",
         web_enabled=False,
     )
-    app.batches = batches
+    app.batches, app.standing = batches, standing or Standing(batches.instance)
     app.finalize()
     app.topics.add(app.topic(batches.topic, acks=False, value_serializer="raw"))
     return app

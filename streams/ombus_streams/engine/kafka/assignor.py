@@ -16,6 +16,8 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
+from ombus_streams.engine.kafka.standing import Owner, Standing, directory, introduced
+
 Member = tuple[str, str]
 """Instance name, then the id the coordinator gave: two of one name differ by it."""
 
@@ -47,42 +49,56 @@ class InstanceAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # no t
 
     name: ClassVar[str] = "ombus-instance"
     version: ClassVar[int] = 0
-    instance: ClassVar[str] = ""
+    standing: ClassVar[Standing]
 
     @classmethod
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        said = {member_id: introduced(each.user_data) for member_id, each in members.items()}
+        # Partitions of a member without an address could be read by nobody.
+        serving = {member_id for member_id, (_, address) in said.items() if address}
         topics = {topic for each in members.values() for topic in each.subscription}
         shares: dict[str, list[tuple[str, list[int]]]] = {member_id: [] for member_id in members}
         for topic in sorted(topics):
             subscribed = [
-                (each.user_data.decode("utf-8", "replace"), member_id)
+                (said[member_id][0], member_id)
                 for member_id, each in members.items()
-                if topic in each.subscription
+                if topic in each.subscription and (not serving or member_id in serving)
             ]
             partitions = sorted(cluster.partitions_for_topic(topic) or ())
             for (_, member_id), mine in assigned(partitions, subscribed).items():
                 if mine:
                     shares[member_id].append((topic, mine))
+        known = directory(
+            [
+                Owner(
+                    instance=said[member_id][0],
+                    address=said[member_id][1],
+                    partitions=tuple(each for _, mine in share for each in mine),
+                )
+                for member_id, share in shares.items()
+            ]
+        )
         return {
-            member_id: ConsumerProtocolMemberAssignment(cls.version, share, b"")
+            member_id: ConsumerProtocolMemberAssignment(cls.version, share, known)
             for member_id, share in shares.items()
         }
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        return ConsumerProtocolMemberMetadata(cls.version, list(topics), cls.instance.encode())
+        said = cls.standing.introduction()
+        return ConsumerProtocolMemberMetadata(cls.version, list(topics), said)
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Remember nothing."""
+        cls.standing.assigned(assignment.user_data)
 
 
-def assignor_of(name: str) -> type[InstanceAssignor]:
+def assignor_of(member: Standing) -> type[InstanceAssignor]:
     """Return the assignor of one consumer: aiokafka takes a class, so its instance is a class."""
 
     class Named(InstanceAssignor):
-        instance = name
+        standing = member
 
     return Named

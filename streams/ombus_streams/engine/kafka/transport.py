@@ -25,6 +25,7 @@ from mode.types import ServiceT
 
 from ombus_streams.engine.kafka.assignor import assignor_of
 from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.engine.kafka.standing import Standing
 from ombus_streams.runtime.ports import LogRecord
 
 POLL_SECONDS: Final = 0.5
@@ -77,6 +78,11 @@ class Batches(Protocol):
 def batches_of(app: AppT) -> Batches:
     """Return who folds for this app, which is a ``BatchApp``."""
     return cast("Batches", getattr(app, "batches"))  # noqa: B009 - faust's AppT has no such name
+
+
+def standing_of(app: AppT) -> Standing:
+    """Return how this app, which is a ``BatchApp``, stands in its group."""
+    return cast("Standing", getattr(app, "standing"))  # noqa: B009 - as above
 
 
 class BatchConsumer(driver.Consumer):
@@ -200,8 +206,13 @@ class BatchThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        consumer._partition_assignment_strategy = [assignor_of(batches_of(self.app).instance)]
+        consumer._partition_assignment_strategy = [assignor_of(standing_of(self.app))]
         return consumer
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        if self._consumer is not None:
+            standing_of(self.app).watch(self._consumer)
 
 
 class BatchTransport(driver.Transport):

@@ -5,7 +5,7 @@ cancelled when their partition is revoked and decided again by whoever owns it t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,9 +17,10 @@ from ombus_streams.engine.kafka.app import BatchApp, Membership, create_app
 from ombus_streams.engine.kafka.assignment import Assignment
 from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.log import KafkaLog
-from ombus_streams.engine.kafka.partition import FoldOptions
+from ombus_streams.engine.kafka.partition import FoldOptions, Partition
 from ombus_streams.engine.kafka.performer import Performer
 from ombus_streams.engine.kafka.roles import Role
+from ombus_streams.engine.kafka.standing import Standing
 from ombus_streams.engine.kafka.status import Counts, PartitionStatus, WorkerStatus
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
@@ -43,6 +44,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: RunLimits = RunLimits()
     membership: Membership = Membership()
     stop_within: timedelta = STOP_WITHIN
+    address: str | None = None
+    """Where the rows are read over HTTP; a member with one gets partitions before others."""
 
 
 class Worker:
@@ -59,11 +62,16 @@ class Worker:
         interpreter: Interpreter,
         clock: Clock,
         secrets: Sequence[str] = (),
+        news: Callable[[], None] | None = None,
     ) -> None:
+        """``news`` is told on the event loop when something was folded or has become ready."""
         self.role, self.options, self._connection = role, options, connection
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._threads, self._counts = Threads(f"ombus-{role.name}"), Counts()
         self._app: BatchApp | None = None
+        self.standing = Standing(
+            options.instance, options.address, options.membership.session_timeout
+        )
         interpreter.staff.keep_accounts(log.partition_of, {})
         self._performer = Performer(
             role.name,
@@ -88,7 +96,7 @@ class Worker:
             interpreter.staff,
             self._threads,
             self._counts,
-            self._performer.wake,
+            self._performer.wake if news is None else _both(self._performer.wake, news),
             self._fail,
         )
 
@@ -105,6 +113,7 @@ class Worker:
             self._assignment,
             group_prefix=self.options.group_prefix,
             membership=self.options.membership,
+            standing=self.standing,
         )
         self._assignment.reader = app.batch_consumer
         performing = asyncio.create_task(
@@ -123,6 +132,19 @@ class Worker:
         finally:
             await self._end(app, (performing, stopped, crashed))
 
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The partitions that are assigned, open or not. May be asked from any thread."""
+        return self._assignment.numbers
+
+    def partition(self, number: int) -> Partition | None:
+        """Return a partition that is open. May be asked from any thread."""
+        return self._assignment.partitions.get(number)
+
+    def end_of(self, number: int) -> int | None:
+        """Return the end of a partition as the last fetch saw it. May be asked from any thread."""
+        return None if self._app is None else self._app.batch_consumer.end_of(number)
+
     def status(self) -> WorkerStatus:
         """Return how far the worker is; ready means that every partition has caught up."""
         found: list[PartitionStatus] = []
@@ -134,7 +156,7 @@ class Worker:
                     is_ready=opened is not None and opened.is_ready,
                     next_offset=0 if opened is None else opened.next_offset,
                     catch_up_to=None if opened is None else opened.end,
-                    end=None if self._app is None else self._app.batch_consumer.end_of(number),
+                    end=self.end_of(number),
                 )
             )
         return self._counts.status(
@@ -157,6 +179,14 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._threads.close()
         _log.info("worker.stopped", role=self.role.name, instance=self.options.instance)
+
+
+def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        one()
+        other()
+
+    return call
 
 
 async def _crash_of(app: BatchApp) -> None:
