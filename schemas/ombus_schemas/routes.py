@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ombus_schemas import api
+from ombus_schemas import api, scope_api
 from ombus_schemas.api import ApiRole
 from ombus_schemas.jsontext import JsonObject
 
@@ -59,6 +59,18 @@ _READ: Final = (_LEAF, _AS_OF, _AT_LEAST, _WAIT)
 _PUBLISH: Final[frozenset[ApiRole]] = frozenset({"publisher", "supervisor", "operator"})
 _READERS: Final[frozenset[ApiRole]] = frozenset({"reader", "supervisor", "operator"})
 _STEER: Final[frozenset[ApiRole]] = frozenset({"supervisor", "operator"})
+
+
+def _scoping(command: str, meaning: str, body: type[msgspec.Struct]) -> Route:
+    return Route(
+        name=f"scope_{command}",
+        method="POST",
+        path=f"{SESSION}/scopes/{command}",
+        meaning=meaning,
+        roles=_PUBLISH,
+        answer=scope_api.ScopeAnswer,
+        body=body,
+    )
 
 
 class TailEvent(api.Api, frozen=True, kw_only=True):
@@ -237,6 +249,40 @@ ROUTES: Final = (
         answer=api.FactAnswer,
         body=api.InvalidationRequest,
     ),
+    Route(
+        name="scopes",
+        method="GET",
+        path=SESSION + "/scopes",
+        meaning="List the work scopes of a leaf and say where the work stands",
+        roles=_READERS,
+        answer=scope_api.ScopesAnswer,
+        params=(*_READ, Param("binds", "boolean", "Name what is bound, too.")),
+    ),
+    Route(
+        name="scope_memory",
+        method="GET",
+        path=SESSION + "/scopes/memory",
+        meaning="Return the memory that is visible from a scope",
+        roles=_READERS,
+        answer=scope_api.ScopeMemoryAnswer,
+        params=(
+            *_READ,
+            Param("from", "string", "The scope to look from. Default: where the work stands."),
+            Param(
+                "include",
+                "string",
+                "`self`, `self+ancestors` (default), `self+descendants` or `lineage`.",
+            ),
+            Param("closed", "string", "`include`: closed scopes, too."),
+            Param("kinds", "string", "Only scopes of these kinds, separated by commas."),
+        ),
+    ),
+    _scoping("open", "Open a work scope", scope_api.ScopeOpening),
+    _scoping("close", "Close a work scope", scope_api.ScopeChoice),
+    _scoping("enter", "Make a work scope the place of the work", scope_api.ScopeChoice),
+    _scoping("leave", "Go back one work scope", scope_api.ScopeLeaving),
+    _scoping("bind", "Bind memory to a work scope", scope_api.ScopeBinding),
+    _scoping("unbind", "Unbind memory from a work scope", scope_api.ScopeBinding),
 )
 
 STATUS_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
@@ -248,9 +294,11 @@ STATUS_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "method_not_allowed": (405, "This cannot be done here"),
     "body_timeout": (408, "The body did not come in time"),
     "conflict": (409, "The leaf was not the expected one any more"),
+    "scope_refused": (409, "The scopes of this leaf do not allow it"),
     "position_gone": (410, "The position belongs to another log"),
     "too_large": (413, "The body is too large"),
     "rejected": (422, "Some entries were not taken"),
+    "scope_limit": (422, "That would pass a cap of the work scopes"),
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A bug of ours"),
     "behind": (503, "The fold has not come so far yet"),

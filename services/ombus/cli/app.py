@@ -16,6 +16,7 @@ from ombus.cli import (
     letters,
     operating,
     reading,
+    scope,
     token,
     topics,
     usage,
@@ -129,6 +130,7 @@ app.command("export", rich_help_panel="Work")(exporting.export)
 app.command("append", rich_help_panel="Work")(writing.append)
 app.command("flush", rich_help_panel="Work")(writing.flush)
 app.command("compact", rich_help_panel="Work")(writing.compact)
+app.add_typer(scope.app, name="scope", rich_help_panel="Work")
 app.command("sessions", rich_help_panel="Read")(reading.sessions)
 app.command("status", rich_help_panel="Read")(reading.status)
 app.command("view", rich_help_panel="Read")(reading.view)

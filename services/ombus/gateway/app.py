@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Endpoint
 
-from ombus.gateway import appending, reads, steering
+from ombus.gateway import appending, reads, scoping, steering
 from ombus.gateway.calls import Call, Claim, body_of, claim_of, query_of
 from ombus.gateway.events import tail
 from ombus.gateway.hosting import Host
@@ -232,6 +232,11 @@ class Gateway:
                 return _json(await steering.run_fact(self.host, call, "om.run.finished"))
             case "invalidate":
                 return _json(await steering.invalidate(self.host, call))
+            case (
+                "scope_open" | "scope_close" | "scope_enter" | "scope_leave" | "scope_bind"
+                | "scope_unbind"
+            ):  # fmt: skip
+                return _json(await scoping.command(self.host, call))
             case _:
                 return await self._read(call)
 

@@ -20,6 +20,7 @@ from ombus_streams.memory.recall import recall_json
 from ombus_streams.memory.render import render_memory
 from ombus_streams.memory.session import Session, chain, is_on
 
+from ombus.gateway import scoping
 from ombus.gateway.calls import Call
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError
@@ -235,6 +236,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "pages": _pages,
     "status": _status,
     "view": _view,
+    "scopes": scoping.scopes,
+    "scope_memory": scoping.memory,
 }
 
 

@@ -87,7 +87,7 @@ def looking(
         if as_of is not None:
             position = _position(desk, key, as_of)
             session = _session_at(desk, live.session, position)
-        yield Lens(session, _leaf(session, leaf_id), position)
+        yield Lens(session, leaf_of(session, leaf_id), position)
 
 
 def _position(desk: Desk, key: bytes, text: str) -> Position:
@@ -129,7 +129,12 @@ def _invalidation(session: Session, row: InvalidationRow) -> Entry:
     return Entry(id=row.id, session_id=session.session_id, kind="custom", data=body, side=True)
 
 
-def _leaf(session: Session, leaf_id: str | None) -> LeafHead:
+def leaf_of(session: Session, leaf_id: str | None) -> LeafHead:
+    """Return the leaf that an entry names, the default one without; see ``looking``.
+
+    Raises:
+        NoLeaf: there is none.
+    """
     name = session.key.decode()
     if leaf_id is None:
         if not session.head.default_segment:

@@ -24,10 +24,11 @@ from ombus_schemas.records import (
     reflection_json,
 )
 
+from ombus_streams.memory import keys
 from ombus_streams.memory.commands import Status, View
 from ombus_streams.memory.context import Block, memory_block, window_block
 from ombus_streams.memory.coverage import is_eligible
-from ombus_streams.memory.head import EntryRow, ItemState, LeafHead
+from ombus_streams.memory.head import EntryRow, ItemRow, ItemState, LeafHead, ScopeRow
 from ombus_streams.memory.items import (
     ACTIVE,
     name_of,
@@ -36,6 +37,7 @@ from ombus_streams.memory.items import (
     reflection_row,
     reflections,
 )
+from ombus_streams.memory.keys import number_at_end
 from ombus_streams.memory.leaf import scope_map_of, settings_of
 from ombus_streams.memory.ledger import Ledger
 from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
@@ -43,7 +45,7 @@ from ombus_streams.memory.recall import Recalled, recall
 from ombus_streams.memory.recent import recent
 from ombus_streams.memory.render import OutlineLine, render_memory
 from ombus_streams.memory.scope_projection import project_scopes
-from ombus_streams.memory.scopes import ScopeMap
+from ombus_streams.memory.scopes import ScopeMap, unbound
 from ombus_streams.memory.session import Session, chain, chain_backwards, is_on
 
 
@@ -82,15 +84,33 @@ def bound_scopes(session: Session, leaf: LeafHead) -> ScopeMap:
         return scope_map
     refs = {scope: dict.fromkeys(bound) for scope, bound in scope_map.refs_by_scope_id.items()}
     states: tuple[ItemState, ...] = (*ACTIVE, "dropped")
-    for row in observations(session, leaf, *states):
-        if row.scope_id is not None and row.scope_id in scope_map.scopes:
-            refs.setdefault(row.scope_id, {})[observation_ref(row.item.id)] = None
-    for held in reflections(session, leaf, "visible"):
-        if held.scope_id is not None and held.scope_id in scope_map.scopes:
-            refs.setdefault(held.scope_id, {})[reflection_ref(held.item.id)] = None
+    own: list[tuple[ItemRow, str]] = [
+        (row, observation_ref(row.item.id)) for row in observations(session, leaf, *states)
+    ]
+    own += [(row, reflection_ref(row.item.id)) for row in reflections(session, leaf, "visible")]
+    released = _released(session, leaf, scope_map)
+    for row, ref in own:
+        scope = row.scope_id
+        if scope is None or scope not in scope_map.scopes:
+            continue
+        at = released.get((scope, ref), 0)
+        place = session.place_of(row.record) if at else None
+        if place is None or place.ordinal > at:
+            refs.setdefault(scope, {})[ref] = None
     return msgspec.structs.replace(
         scope_map, refs_by_scope_id={scope: tuple(bound) for scope, bound in refs.items()}
     )
+
+
+def _released(session: Session, leaf: LeafHead, scope_map: ScopeMap) -> dict[tuple[str, str], int]:
+    """Return the ordinal of the last record that unbinds a reference from a scope, by both."""
+    found: dict[tuple[str, str], int] = {}
+    for key, row in session.scan(keys.of_leaf(session.prefix, b"g", leaf.segment), ScopeRow):
+        record = Entry(id="", session_id="", kind="", data=row.value)
+        gone = unbound(scope_map, record)
+        if gone is not None:
+            found.update(dict.fromkeys(((gone[0], ref) for ref in gone[1]), number_at_end(key)))
+    return found
 
 
 def context(

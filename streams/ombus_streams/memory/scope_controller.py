@@ -122,23 +122,36 @@ def leave_scope(scope_map: ScopeMap) -> JsonObject | None:
 
 
 def bind(
-    scope_map: ScopeMap, ledger: Ledger, scope_id: JsonValue, refs: JsonValue
+    scope_map: ScopeMap,
+    ledger: Ledger,
+    scope_id: JsonValue,
+    refs: JsonValue,
+    own: frozenset[str] = frozenset(),
 ) -> JsonObject | None:
-    """Return the record that binds those of ``refs`` that are not bound yet; closed scopes too."""
+    """Return the record that binds those of ``refs`` that are not bound yet; closed scopes too.
+
+    ``own`` are references that records have bound to the scope by themselves: they count towards
+    no cap.
+    """
     binding, given = _bindable(scope_map, ledger, scope_id, refs)
     bound = scope_map.refs_by_scope_id.get(binding, ())
-    fresh = [ref for ref in given if ref not in frozenset(bound)]
+    held = own.union(bound)
+    fresh = [ref for ref in given if ref not in held]
     if len(bound) + len(fresh) > MAX_BINDS:
         raise ScopeLimitExceeded(f"references of scope {binding!r} would be too many", MAX_BINDS)
     return _of_refs(SCOPE_BOUND, binding, fresh)
 
 
 def unbind(
-    scope_map: ScopeMap, ledger: Ledger, scope_id: JsonValue, refs: JsonValue
+    scope_map: ScopeMap,
+    ledger: Ledger,
+    scope_id: JsonValue,
+    refs: JsonValue,
+    own: frozenset[str] = frozenset(),
 ) -> JsonObject | None:
-    """Return the record that unbinds those of ``refs`` that are bound."""
+    """Return the record that unbinds those of ``refs`` that are bound, ``own`` ones included."""
     binding, given = _bindable(scope_map, ledger, scope_id, refs)
-    bound = frozenset(scope_map.refs_by_scope_id.get(binding, ()))
+    bound = own.union(scope_map.refs_by_scope_id.get(binding, ()))
     return _of_refs(SCOPE_UNBOUND, binding, [ref for ref in given if ref in bound])
 
 

@@ -122,6 +122,17 @@ def is_open(scope_map: ScopeMap, scope_id: str) -> bool:
     return scope is not None and scope.status == "open"
 
 
+def unbound(scope_map: ScopeMap, entry: Entry) -> tuple[str, Sequence[str]] | None:
+    """Return the known scope and the references that ``entry`` unbinds, if it is well-formed."""
+    data = entry.data
+    if not isinstance(data, dict) or data.get("type") != SCOPE_UNBOUND:
+        return None
+    scope_id, refs = data.get("scopeId"), _refs(data)
+    if not refs or not isinstance(scope_id, str) or scope_id not in scope_map.scopes:
+        return None
+    return scope_id, refs
+
+
 def strings_of(value: JsonValue) -> Sequence[str] | None:
     """Return a JSON array of strings, or ``None`` for anything else."""
     if not isinstance(value, list):
