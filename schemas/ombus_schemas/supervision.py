@@ -1,9 +1,10 @@
 """Delegations: events on ``ombus.supervision.events`` and what a child's first entry carries.
 
 An event is an ``event`` entry keyed by the parent session whose ``data.type`` is the event's name
-(design.md section 15); the names are those of S23.2, with ``requested`` and ``cancelled`` added,
-since here a delegation is a sequence of facts; ``heartbeat`` and ``closed`` are ours, too. Events
-are read on that topic only: on a session's own log the same names mean whatever its host meant.
+(design.md section 15); the names are those of S23.2. ``requested``, ``admitted`` and ``cancelled``
+are added, since here a delegation is a sequence of facts; ``heartbeat``, ``closed``, lineages and
+the parent's own life are ours, too. Events are read on that topic only: on a session's own log the
+same names mean whatever its host meant.
 """
 
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ class ReportPolicy(msgspec.Struct, kw_only=True, frozen=True, rename="camel", om
     report: Report = "on-complete"
     every_turns: Count | None = None
     """A milestone at each turn whose number it divides."""
+    when: tuple[str, ...] = ()
+    """Milestones at whatever turn: names of child events, ``type`` or ``type:tool``."""
 
 
 class Delegation(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
@@ -71,14 +74,37 @@ class DelegationRequested(SupervisionEvent, tag="delegation_requested", kw_only=
     """The parent asks; the request's entry makes the delegation's id."""
 
     input: str
+    """Redacted; empty when it is above the host's cap, so that a refusal holds no text."""
     request_entry_id: EntryId
     mode: Mode = "sync"
     lifetime: Lifetime = "task"
     policy: ReportPolicy = ReportPolicy()
     budget_share: float | None = None
     limits: dict[str, Count] = msgspec.field(default_factory=dict)
-    """Effective limits by their name in S23.2, already lowered."""
+    """Limits by their name in S23.2 that this request lowers."""
     on_lost: OnLost = "takeover"
+    input_bytes: Count | None = None
+    """Of the redacted input, also when it is left out."""
+
+
+class Permission(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
+    """Which tools a child may call. Several are ANDed: the first denial wins (S23.2)."""
+
+    allow: tuple[str, ...] | None = None
+    """``None``: every tool that is not denied."""
+    deny: tuple[str, ...] = ()
+
+
+class DelegationAdmitted(SupervisionEvent, tag="delegation_admitted", kw_only=True, frozen=True):
+    """The checks and the hook let it pass, and it holds a slot: a child may claim it."""
+
+    lifetime: Lifetime = "task"
+    policy: ReportPolicy = ReportPolicy()
+    limits: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Effective limits by their name in S23.2."""
+    input: str | None = None
+    """What the hook put in place of the request's input."""
+    permissions: tuple[Permission, ...] = ()
 
 
 class DelegationStarted(SupervisionEvent, tag="delegation_started", kw_only=True, frozen=True):
@@ -161,6 +187,43 @@ class ChildEventsCoalesced(
     max_per_second: Count
 
 
+class LineageOpened(SupervisionEvent, tag="lineage_opened", kw_only=True, frozen=True):
+    """First record under a child session's own key: what it inherits when it delegates itself."""
+
+    parent_session_id: KeyPart
+    path: tuple[str, ...] = ()
+    """Child ids from the root to this session."""
+    limits: dict[str, Count] = msgspec.field(default_factory=dict)
+
+
+class LineageClosed(SupervisionEvent, tag="lineage_closed", kw_only=True, frozen=True):
+    """The delegation this session works for has ended, under that session's own key."""
+
+    reason: str
+
+
+class ParentAlive(SupervisionEvent, tag="parent_alive", kw_only=True, frozen=True):
+    """Whoever runs the parent session is alive; without another one for ``lease_ms`` it is not.
+
+    A parent that never says so has no lease to lose.
+    """
+
+    child_id: str = ""
+    delegation_id: str = ""
+    holder: str = ""
+    lease_ms: Count = 0
+
+
+class ParentGone(SupervisionEvent, tag="parent_gone", kw_only=True, frozen=True):
+    """The parent's run has ended, or its lease has: its task children end."""
+
+    child_id: str = ""
+    delegation_id: str = ""
+    reason: str = ""
+    after_ms: Count | None = None
+    """Append time of the last sign of life that was seen; a later one makes this void."""
+
+
 class ChildEventsClosed(
     SupervisionEvent, tag="delegation_child_events_closed", kw_only=True, frozen=True
 ):
@@ -174,6 +237,7 @@ class ChildEventsClosed(
 
 _TYPES: Final[tuple[type[SupervisionEvent], ...]] = (
     DelegationRequested,
+    DelegationAdmitted,
     DelegationStarted,
     DelegationHeartbeat,
     DelegationRejected,
@@ -186,6 +250,10 @@ _TYPES: Final[tuple[type[SupervisionEvent], ...]] = (
     ChildEventsCapped,
     ChildEventsCoalesced,
     ChildEventsClosed,
+    LineageOpened,
+    LineageClosed,
+    ParentAlive,
+    ParentGone,
 )
 EVENT_TYPE_BY_NAME: Final[Mapping[str, type[SupervisionEvent]]] = MappingProxyType(
     {tag_of(kind): kind for kind in _TYPES}
