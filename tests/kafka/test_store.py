@@ -315,6 +315,29 @@ def test_a_folder_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None
         RocksState(tmp_path).store(0)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_damaged_block_is_no_end_of_the_rows(tmp_path: Path, reverse: bool) -> None:
+    state = RocksState(tmp_path)
+    store, position = state.store(0), None
+    for number in range(20):
+        rows: dict[bytes, bytes | None] = {
+            b"%04d-%03d" % (number, row): os.urandom(2_000) for row in range(250)
+        }
+        store.commit(rows, position, at(number + 1))
+        position = at(number + 1)
+    state.close()
+    table = min((tmp_path / "00000").glob("*.sst"))
+    damaged = bytearray(table.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    table.write_bytes(damaged)
+    state = RocksState(tmp_path)
+    with pytest.raises(StoreCorrupt, match="00000: Corruption: .*folded again"):
+        list(state.store(0).scan(b"", reverse=reverse))
+    with state.snapshot(0) as live, pytest.raises(StoreCorrupt, match="00000: Corruption"):
+        list(live.scan(b"", reverse=reverse))
+    state.close()
+
+
 def test_a_checkpoint_shares_files_and_does_not_move_on(tmp_path: Path) -> None:
     state = RocksState(tmp_path / "state")
     store = state.store(7)

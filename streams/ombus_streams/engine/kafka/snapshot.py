@@ -9,6 +9,7 @@ from rocksdict import RdictIter
 
 from ombus_streams.engine.kafka.areas import OPERATIONAL, POSITION, ROWS, bounds, position_of
 from ombus_streams.engine.kafka.rocks import Memory
+from ombus_streams.engine.kafka.store_errors import store_error
 from ombus_streams.runtime.ports import PositionRow
 
 _FIRST_PAGE: Final = 32
@@ -22,8 +23,8 @@ class Snapshot:
     instant it was made, so one iterator answers everything here, moved anew for each page.
     """
 
-    def __init__(self, view: RdictIter) -> None:
-        self._view = view
+    def __init__(self, view: RdictIter, path: Path) -> None:
+        self._view, self._path = view, path
 
     def get(self, key: bytes) -> bytes | None:
         return self._get(ROWS + key)
@@ -50,6 +51,7 @@ class Snapshot:
     def _get(self, key: bytes) -> bytes | None:
         view = self._view
         view.seek(key)
+        self._check()
         return bytes(view.value()) if view.valid() and view.key() == key else None
 
     def _page(
@@ -67,7 +69,16 @@ class Snapshot:
         while len(found) < size and view.valid() and view.key().startswith(low):
             found.append((view.key(), view.value()))
             step()
+        self._check()
         return found
+
+    def _check(self) -> None:
+        """Raise if the view stands nowhere because a block is damaged, not because of the end."""
+        if not self._view.valid():
+            try:
+                self._view.status()
+            except Exception as error:
+                raise store_error(self._path, error) from error
 
 
 @contextmanager
@@ -79,6 +90,6 @@ def reading(path: Path, memory: Memory | None = None) -> Iterator[Snapshot]:
     """
     rows = (memory or Memory()).open_to_read(path)
     try:
-        yield Snapshot(rows.iter())
+        yield Snapshot(rows.iter(), path)
     finally:
         rows.close()

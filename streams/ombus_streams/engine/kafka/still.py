@@ -62,7 +62,7 @@ def still(database: Path, folder: Path, memory: Memory | None = None) -> Iterato
         take_still(database, folder, memory)
         rows = memory.open_to_read(folder)
         try:
-            yield Snapshot(rows.iter())
+            yield Snapshot(rows.iter(), database)
         finally:
             rows.close()
     finally:

@@ -70,7 +70,7 @@ class RocksState:
         opened = self._partition(partition)
         with opened.guarded():
             view = opened.rows.iter()
-        yield Snapshot(view)
+        yield Snapshot(view, opened.path)
 
     def checkpoint(self, partition: int, folder: Path) -> PositionRow | None:
         """Copy a partition to ``folder``, which must not exist, by hard links; return its position.
@@ -163,7 +163,7 @@ class RocksStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows in key order, as they stood when the first one was asked for."""
         self._check()
-        return _scan(self._on.rows, prefix, start, reverse)
+        return _scan(self._on, prefix, start, reverse)
 
     def position(self) -> PositionRow | None:
         return position_of(self._get(POSITION))
@@ -214,7 +214,7 @@ class RocksStore:
     def outbox(self, limit: int) -> list[tuple[int, bytes]]:
         self._check()
         found: list[tuple[int, bytes]] = []
-        for number, value in _area(self._on.rows, OUTBOX):
+        for number, value in _area(self._on, OUTBOX):
             if len(found) == limit:
                 break
             found.append((int.from_bytes(number, "big"), value))
@@ -223,7 +223,7 @@ class RocksStore:
     def sent(self, up_to: int) -> None:
         batch = WriteBatch(raw_mode=True)
         with self._writing():
-            for number, _ in _area(self._on.rows, OUTBOX):
+            for number, _ in _area(self._on, OUTBOX):
                 if int.from_bytes(number, "big") > up_to:
                     break
                 batch.delete(OUTBOX + number)
@@ -271,26 +271,50 @@ class RocksStore:
 
 
 def _scan(
-    rows: Rdict, prefix: bytes, start: bytes | None, reverse: bool
+    on: _Partition, prefix: bytes, start: bytes | None, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     low, begin = bounds(prefix, start, reverse)
-    for key, value in _items(rows, begin, reverse):
+    key = begin
+    for key, value in _items(on.rows, begin, reverse):
         if not key.startswith(low):
             # Backwards, the first key may be the one right after the prefix.
             if reverse and key == begin:
                 continue
             return
         yield key[1:], value
+    _prove_end(on, key, reverse)
 
 
-def _area(rows: Rdict, area: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for key, value in _items(rows, area):
+def _area(on: _Partition, area: bytes) -> Iterator[tuple[bytes, bytes]]:
+    key = area
+    for key, value in _items(on.rows, area):
         if not key.startswith(area):
             return
         yield key[1:], value
+    _prove_end(on, key)
 
 
 def _items(rows: Rdict, begin: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
     # In raw mode rocksdict speaks bytes alone; its types cannot say so.
     found = rows.items(backwards=reverse, from_key=begin)
     return cast("Iterator[tuple[bytes, bytes]]", found)
+
+
+def _prove_end(on: _Partition, last: bytes, reverse: bool = False) -> None:
+    """Raise if there was more: rocksdict ends at a damaged block as it ends after the last key."""
+    try:
+        view = on.rows.iter()
+        if reverse:
+            view.seek_for_prev(last)
+            step = view.prev
+        else:
+            view.seek(last)
+            step = view.next
+        if view.valid():
+            step()
+        if not view.valid():
+            view.status()
+    except DbClosedError as error:
+        raise Closed(str(on.path)) from error
+    except Exception as error:
+        raise store_error(on.path, error) from error
