@@ -1,23 +1,26 @@
 """An engine under a gateway: its loop in a thread of its own, reads in a few others.
 
 Folding and runs never block a request. A gateway beside an owner (another process folds the same
-folder) does not run the loop; it appends and reads as well.
+folder) does not run the loop; it appends and reads as well. On Kafka the loop folds the partitions
+that the group gives to this process.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Final, TypeVar
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from typing import Final, Protocol, TypeVar, cast
 
-from ombus_streams.runtime.ports import Clock, Position
+from ombus_schemas.entries import Entry
+from ombus_streams.runtime.ports import Clock, EntryLog, Position
 
 from ombus.gateway.problems import ApiError
 from ombus.operator.desk import Desk
 from ombus.operator.errors import BadPosition, PositionGone
 from ombus.settings import ProcessSettings
-from ombus.wiring import Engine, SystemClock
+from ombus.wiring import Engine, Reading, SystemClock
 
 FIRST_PAUSE_S: Final = 0.001
 MAX_PAUSE_S: Final = 0.02
@@ -25,31 +28,68 @@ MAX_PAUSE_S: Final = 0.02
 Result = TypeVar("Result")
 
 
-class HostedDesk(Desk):
-    """A desk over an engine that is open already; it never becomes the owner by itself."""
+class Hosted(Protocol):
+    """What a gateway asks of an engine. Everything but ``run`` may be called from any thread."""
 
-    def __init__(self, settings: ProcessSettings, engine: Engine, clock: Clock) -> None:
-        self.settings, self.engine, self.clock = settings, engine, clock
+    @property
+    def log(self) -> EntryLog: ...
+
+    def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]: ...
+
+    def folded(self, partition: int) -> int: ...
+
+    def serves(self, partition: int) -> bool: ...
+
+    def wait(self, ends: Mapping[int, int], timeout: timedelta) -> bool: ...
+
+    def reading(self, key: bytes) -> AbstractContextManager[Reading]: ...
+
+    def sessions(self) -> list[bytes]: ...
+
+    def lag(self) -> int: ...
+
+    async def run(self, stop: asyncio.Event) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class HostedDesk(Desk):
+    """A desk over an engine that is open already; it never becomes the owner by itself.
+
+    The engine may be one of another kind: it has what reads and requests ask for (``Hosted``).
+    """
+
+    def __init__(
+        self, settings: ProcessSettings, engine: Hosted, clock: Clock, *, is_worked: bool
+    ) -> None:
+        self.settings, self.clock = settings, clock
+        self.engine = cast("Engine", engine)
         self.n_runs, self.owns = 0, False
+        self._is_worked = is_worked
+
+    @property
+    def is_worked(self) -> bool:
+        return self._is_worked or (isinstance(self.engine, Engine) and super().is_worked)
 
     def _take_over(self) -> bool:
         return False
 
 
 class Host:
-    """See the module. ``folds``: run the engine's loop here."""
+    """See the module. ``folds``: run the engine's loop here; ``works``: it runs workers, too."""
 
     def __init__(
         self,
         settings: ProcessSettings,
-        engine: Engine,
+        engine: Hosted,
         *,
         folds: bool,
         threads: int,
+        works: bool = True,
         clock: Clock | None = None,
     ) -> None:
         self.engine, self.folds = engine, folds
-        self.desk = HostedDesk(settings, engine, clock or SystemClock())
+        self.desk = HostedDesk(settings, engine, clock or SystemClock(), is_worked=folds and works)
         self._threads = ThreadPoolExecutor(threads, "ombus-gateway")
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,8 +125,8 @@ class Host:
     async def folded(self, partition: int) -> int:
         """Return the first offset of a partition that is not folded yet."""
         if self.folds:
-            return self.engine.processors[partition].next_offset
-        return await self.call(lambda: self._stored(partition))
+            return self.engine.folded(partition)
+        return await self.call(lambda: self.engine.folded(partition))
 
     async def until_folded(self, position: Position, seconds: float) -> None:
         """Return once ``position`` is folded.
@@ -132,11 +172,6 @@ class Host:
         if len(parts[2]) > 18 or parts[1] != str(log.partition_of(key)):
             raise BadPosition(text, "is of another partition")
         return Position(parts[0], int(parts[1]), int(parts[2]))
-
-    def _stored(self, partition: int) -> int:
-        with self.engine.state.snapshot(partition) as rows:
-            row = rows.position()
-        return row.next_offset if row else 0
 
     def _run(self) -> None:
         async def run() -> None:

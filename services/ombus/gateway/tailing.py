@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from ombus_streams.runtime.errors import RetryableError
 from ombus_streams.runtime.ports import LogRecord
 
 from ombus.gateway.hosting import Host
@@ -139,7 +140,7 @@ class Hub:
         self._thread.shutdown(wait=False)
 
     async def _follow(self) -> None:
-        loop, log = asyncio.get_running_loop(), self._host.engine.log
+        loop, engine = asyncio.get_running_loop(), self._host.engine
         while not self.is_closed:
             if not self._ends:
                 self._wanted.clear()
@@ -147,9 +148,16 @@ class Hub:
                 continue
             ends = dict(self._ends)
             try:
-                await loop.run_in_executor(self._thread, log.wait, ends, WAIT)
+                await loop.run_in_executor(self._thread, engine.wait, ends, WAIT)
                 for partition in ends:
-                    await self._drain(partition)
+                    if engine.serves(partition):
+                        await self._drain(partition)
+                    else:
+                        self._let_go(partition)
+            except RetryableError:
+                # The brokers are away: readers come back, and go on where they were.
+                for partition in ends:
+                    self._let_go(partition)
             except Exception as error:
                 # Without the log nobody can be told anything: readers come back by themselves.
                 if not self.is_closed:
@@ -158,6 +166,13 @@ class Hub:
                     for each in readers:
                         each.close()
                 return
+
+    def _let_go(self, partition: int) -> None:
+        """End the tails of a partition; each leaves by itself, and its reader comes back."""
+        for readers in self._by_key.values():
+            for each in readers:
+                if each.partition == partition:
+                    each.close()
 
     async def _drain(self, partition: int) -> None:
         loop, log = asyncio.get_running_loop(), self._host.engine.log

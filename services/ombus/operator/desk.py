@@ -17,7 +17,15 @@ from ombus_streams.runtime.ports import Clock, Position
 
 from ombus.operator.errors import NoData, Unanswered
 from ombus.settings import ProcessSettings
-from ombus.wiring import AlreadyOwned, Engine, Providers, SystemClock, has_log, open_engine
+from ombus.wiring import (
+    AlreadyOwned,
+    Engine,
+    Providers,
+    SystemClock,
+    has_log,
+    is_owned,
+    open_engine,
+)
 
 POLL_S: Final = 0.01
 MAX_POLL_S: Final = 0.2
@@ -66,6 +74,11 @@ class Desk:
         trace: TracebackType | None,
     ) -> None:
         self.engine.close()
+
+    @property
+    def is_worked(self) -> bool:
+        """Say whether somebody does the workers' work right now."""
+        return is_owned(self.engine.folder)
 
     def policy(self, role: str) -> Policy:
         """Return the admission policy of this process for a role."""

@@ -10,7 +10,7 @@ from ombus_streams.runtime.scheduler import attempts_in
 
 from ombus.operator.desk import Desk
 from ombus.operator.lookup import Lens
-from ombus.wiring import Engine, is_owned
+from ombus.wiring import Engine
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -104,12 +104,12 @@ def status_of(desk: Desk, lens: Lens) -> Standing:
     """Return how the leaf stands; what is operational is of now, also with ``--as-of``."""
     session, leaf, engine = lens.session, lens.leaf, desk.engine
     parked: dict[str, str] = {}
-    with engine.state.snapshot(lens.position.partition) as rows:
+    with engine.rows(lens.position.partition) as rows:
         for worker in WORKERS:
             attempts = attempts_in(rows, (session.key, leaf.segment, worker))
             if attempts.is_parked:
                 parked[worker] = attempts.reason
-    runtime: JsonObject = {"inFlight": leaf.is_due and is_owned(engine.folder)}
+    runtime: JsonObject = {"inFlight": leaf.is_due and desk.is_worked}
     if parked:
         runtime["lastError"] = next(iter(parked.values()))
     waiting = [f"flush {flush.cause}" for flush in leaf.flushes if flush.cause != "threshold"]

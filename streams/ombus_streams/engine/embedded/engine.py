@@ -6,8 +6,8 @@ deterministic test driver; ``run`` is the same steps in a loop. Other processes 
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.ownership import Ownership
-from ombus_streams.engine.embedded.store import StateFile
+from ombus_streams.engine.embedded.store import Snapshot, StateFile
 from ombus_streams.memory import keys
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
@@ -242,6 +242,26 @@ class Engine:
         return bool(self._live_from) and all(
             self.processors[each].next_offset >= end for each, end in self._live_from.items()
         )
+
+    def folded(self, partition: int) -> int:
+        """Return the first offset of a partition that is not folded yet, whoever folds."""
+        if self.processors:
+            return self.processors[partition].next_offset
+        with self.state.snapshot(partition) as rows:
+            row = rows.position()
+        return row.next_offset if row else 0
+
+    def wait(self, ends: Mapping[int, int], timeout: timedelta) -> bool:
+        """Say whether a partition has grown past the end named for it."""
+        return self.log.wait(ends, timeout)
+
+    def serves(self, partition: int) -> bool:
+        """Say whether reads of a partition are answered here: in a folder all are."""
+        return True
+
+    def rows(self, partition: int) -> AbstractContextManager[Snapshot]:
+        """Lend the rows of a partition as they stand at one instant."""
+        return self.state.snapshot(partition)
 
     @contextmanager
     def reading(self, key: bytes) -> Iterator[Reading]:
