@@ -22,7 +22,7 @@ from ombus_schemas.supervision import (
     SupervisionEvent,
     supervision_event_of,
 )
-from ombus_streams.supervision.deriver import Deriver
+from ombus_streams.runtime.deriver import Deriver
 from ombus_streams.supervision.limits import DEFAULT
 
 from tests.supervision.children import delegation, first, told

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
-from ombus_streams.supervision.deriver import Deriver
+from ombus_streams.runtime.deriver import Deriver
 
 from tests.supervision.children import (
     bodies,
