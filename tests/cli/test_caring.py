@@ -361,7 +361,7 @@ def test_a_flipped_byte_in_a_backup_is_found(remembered: Cli, tmp_path: Path) ->
     assert remembered("backup", copy).code == 0
     with closing(sqlite3.connect(state_folder(copy) / "state.db")) as database:
         ((partition, key, value),) = database.execute(
-            "SELECT partition, key, value FROM rows ORDER BY length(value) DESC LIMIT 1"
+            "SELECT partition, key, value FROM stored ORDER BY length(value) DESC LIMIT 1"
         ).fetchall()
         flipped = value[:-1] + bytes((value[-1] ^ 1,))
         database.execute(

@@ -43,7 +43,7 @@ def changed(folder: Path, statement: str, *values: object) -> Iterator[None]:
 
 def rows(folder: Path) -> list[Row]:
     with closing(sqlite3.connect(state_folder(folder) / "state.db")) as database:
-        return database.execute("SELECT partition, key, value FROM rows ORDER BY 1, 2").fetchall()
+        return database.execute("SELECT partition, key, value FROM stored ORDER BY 1, 2").fetchall()
 
 
 def family_of(key: bytes) -> str:

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ombus_streams.engine.embedded.errors import (
     StorageFull,
     storage_error,
 )
+from ombus_streams.engine.embedded.layout import INLINE
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.runtime.errors import Closed, RetryableError
@@ -231,3 +233,52 @@ def test_ownership_dies_with_its_process(tmp_path: Path) -> None:
     assert dies(own_and_die)
     with Ownership(tmp_path) as mine:
         assert mine.path.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_long_value_leaves_with_its_row_and_none_is_lost(tmp_path: Path) -> None:
+    """Long values lie beside their rows: whatever happens to a row happens to its body."""
+    file = StateFile(tmp_path)
+    store = file.store(0)
+    rows = {number.to_bytes(2, "big"): bytes([number % 251]) * number for number in range(300)}
+    store.commit(rows, None, at(1))
+    assert dict(store.scan(b"")) == rows
+    assert store.get_many([*rows]) == rows
+
+    changed: dict[bytes, bytes | None] = {key: b"short" for key in [*rows][250:260]}
+    changed |= {key: b"long" * 100 for key in [*rows][120:290:10]}
+    changed |= dict.fromkeys([*rows][260:270])
+    store.commit(changed, at(1), at(2))
+    rows |= {key: value for key, value in changed.items() if value is not None}
+    rows = {key: value for key, value in rows.items() if changed.get(key, b"") is not None}
+    assert dict(store.scan(b"")) == rows
+    assert n_bodies(file) == sum(len(value) > INLINE for value in rows.values())
+
+    file.store(1).commit({b"k": b"v" * 1_000}, None, at(1, 1))
+    store.wipe()
+    assert n_bodies(file) == 1
+    assert file.store(1).get(b"k") == b"v" * 1_000
+    file.close()
+
+
+def test_rows_of_a_file_that_knows_no_bodies_are_read_and_replaced(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database:
+        database.execute(
+            "CREATE TABLE rows(partition INTEGER NOT NULL, key BLOB NOT NULL,"
+            " value BLOB NOT NULL, PRIMARY KEY(partition, key)) WITHOUT ROWID"
+        )
+        database.execute("INSERT INTO rows VALUES (0, ?, ?)", (b"k", b"old" * 500))
+        database.commit()
+    file = StateFile(tmp_path)
+    store = file.store(0)
+    assert store.get(b"k") == b"old" * 500
+
+    store.commit({b"k": b"new" * 500}, None, at(1))
+
+    assert dict(store.scan(b"")) == {b"k": b"new" * 500}
+    file.close()
+
+
+def n_bodies(file: StateFile) -> int:
+    with closing(sqlite3.connect(file.path)) as database:
+        ((found,),) = database.execute("SELECT count(*) FROM bodies").fetchall()
+    return int(found)

@@ -32,7 +32,7 @@ def scan_pages(
     page = _FIRST_PAGE
     while True:
         values: tuple[object, ...] = (partition, low)
-        query = f"SELECT key, value FROM rows WHERE partition = ? AND key {low_sign} ?"
+        query = f"SELECT key, value FROM stored WHERE partition = ? AND key {low_sign} ?"
         if high is not None:
             query += f" AND key {high_sign} ?"
             values += (high,)

@@ -25,30 +25,16 @@ from ombus_streams.engine.embedded.database import (
     transaction,
 )
 from ombus_streams.engine.embedded.errors import storage_error
+from ombus_streams.engine.embedded.layout import TABLES, write_rows
 from ombus_streams.engine.embedded.pages import Row, scan_pages
 from ombus_streams.runtime.errors import Closed, StalePosition
 from ombus_streams.runtime.ports import PositionRow
 
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS rows(partition INTEGER NOT NULL, key BLOB NOT NULL,"
-    " value BLOB NOT NULL, PRIMARY KEY(partition, key)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS position(partition INTEGER PRIMARY KEY, incarnation TEXT NOT NULL,"
-    " next_offset INTEGER NOT NULL, fold_version INTEGER NOT NULL, last_hash TEXT NOT NULL,"
-    " last_at_ms INTEGER NOT NULL)",
-    # AUTOINCREMENT: a number is never given twice, so a late `sent` cannot hit a newer emission.
-    "CREATE TABLE IF NOT EXISTS outbox(number INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " partition INTEGER NOT NULL, value BLOB NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS outbox_by_partition ON outbox(partition, number)",
-    "CREATE TABLE IF NOT EXISTS operational(partition INTEGER NOT NULL, key BLOB NOT NULL,"
-    " value BLOB NOT NULL, PRIMARY KEY(partition, key)) WITHOUT ROWID",
-)
-_GET: Final = "SELECT value FROM rows WHERE partition = ? AND key = ?"
-_PUT: Final = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
-_DELETE: Final = "DELETE FROM rows WHERE partition = ? AND key = ?"
+_GET: Final = "SELECT value FROM stored WHERE partition = ? AND key = ?"
 _MANY: Final = 256
 """Rows asked for by one statement."""
 _GET_MANY: Final = (
-    f"SELECT key, value FROM rows WHERE partition = ? AND key IN ({','.join('?' * _MANY)})"
+    f"SELECT key, value FROM stored WHERE partition = ? AND key IN ({','.join('?' * _MANY)})"
 )
 _GET_OPERATIONAL: Final = "SELECT value FROM operational WHERE partition = ? AND key = ?"
 _PUT_OPERATIONAL: Final = "INSERT OR REPLACE INTO operational VALUES (?, ?, ?)"
@@ -77,7 +63,7 @@ class StateFile:
         self._lock = threading.RLock()
         self._closed = False
         with transaction(self._connection, self.path):
-            for statement in _TABLES:
+            for statement in TABLES:
                 self._connection.execute(statement)
         make_durable(folder)
         self._readers = Readers(self.path, "NORMAL", busy_timeout)
@@ -207,20 +193,12 @@ class SqliteStore:
             Closed: the handle's assignment is over.
         """
         partition = self.partition
-        puts: list[tuple[int, bytes, bytes]] = []
-        deletes: list[tuple[int, bytes]] = []
-        for key, value in sorted(rows.items()):
-            if value is None:
-                deletes.append((partition, key))
-            else:
-                puts.append((partition, key, value))
         with self._file.write(self) as connection:
             found = connection.execute(_POSITION, (partition,)).fetchall()
             stored = _position(partition, found)
             if stored != expected:
                 raise StalePosition(partition, expected, stored)
-            connection.executemany(_PUT, puts)
-            connection.executemany(_DELETE, deletes)
+            write_rows(connection, partition, rows)
             connection.executemany(_EMIT, [(partition, value) for value in outbox])
             connection.execute(
                 _MOVE,
