@@ -1,4 +1,4 @@
-.PHONY: watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
+.PHONY: bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -58,6 +58,16 @@ fuzz-hostile: setup
 bench: setup
 	$(BIN)/python -m tests.bench.embedded
 	$(BIN)/python -m tests.bench.gateway
+
+# Every contender on the same bytes; Quix Streams has an environment of its own. About 15 minutes.
+bench-kafka: setup .venv-quix/installed
+	$(BIN)/python -m tests.bench.kafka --quix .venv-quix/bin/python
+
+.venv-quix/installed: constraints.txt
+	$(PYTHON) -m venv .venv-quix
+	.venv-quix/bin/pip install --quiet --disable-pip-version-check quixstreams==3.28.1 \
+	  $$(grep '^msgspec==' constraints.txt)
+	touch $@
 
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
