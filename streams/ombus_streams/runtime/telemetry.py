@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 from ombus_schemas.headers import TraceContext, trace_of
+from ombus_schemas.ids import result_entry_id
 
 from ombus_streams.memory.effects import Effect, PrepareObserver, Run
 from ombus_streams.memory.errors import MemoryFault
@@ -122,6 +123,7 @@ class Telemetry:
         }
         if isinstance(run, Run):
             known["run_id"] = run.run_id
+            known["entry_id"] = result_entry_id(worker, run.run_id)
         links = tuple(self._contexts.get(session.key, ()))
         with (
             reporting() as facts,
@@ -142,7 +144,7 @@ class Telemetry:
                 span.tell(_spoken(facts))
                 tell = _log.info if settings.show_worker_notifications else _log.debug
                 tell = _log.debug if outcome == "deferred" else tell
-                tell("run.finished", **known, **facts, took_ms=round(seconds * 1_000))
+                tell("run.finished", **known | facts, took_ms=round(seconds * 1_000))
                 if isinstance(run, Run):
                     self._count(worker, outcome, seconds, facts)
 

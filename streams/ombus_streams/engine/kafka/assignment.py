@@ -18,9 +18,12 @@ from ombus_streams.engine.kafka.roles import Role
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
+from ombus_streams.runtime.emissions import Destination
 from ombus_streams.runtime.errors import Closed, RetryableError, StalePosition
+from ombus_streams.runtime.metrics import STALE_BATCHES
 from ombus_streams.runtime.ports import Clock, Draft, EntryLog, LogRecord, Position
 from ombus_streams.runtime.processor import Processor
+from ombus_streams.runtime.telemetry import Folded, Telemetry
 
 OPEN_WITHIN: Final = timedelta(seconds=20)
 """How long a rebalance waits for a partition; Faust gives the whole of it 90 seconds."""
@@ -55,7 +58,9 @@ class Assignment:
         counts: Counts,
         wake: Callable[[], None],
         fail: Callable[[Exception], None],
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry(role.name)
         self.topic, self.instance = topic, instance
         self.reader: Reader | None = None
         """Set once the consumer is there."""
@@ -142,6 +147,7 @@ class Assignment:
             return None
         except StalePosition:
             self._counts.n_stale_batches += 1
+            self._telemetry.tally.add(STALE_BATCHES, self._role.name)
             _log.warning("batch.stale", role=self._role.name, partition=partition)
             await self._read_from(opened)
             return None
@@ -206,7 +212,7 @@ class Assignment:
         self.partitions[partition.number] = partition
         self._accounts.adopt(partition.number, partition.processor.store)
         if self._role.emits:
-            partition.start_sending(self._append_dead_letters)
+            partition.start_sending(self._append_emissions)
         self.reached(partition.number, partition.next_offset)
 
     def _became_ready(self, partition: Partition) -> None:
@@ -293,33 +299,27 @@ class Assignment:
 
     def _fold_batch(self, partition: Partition, records: Sequence[LogRecord]) -> None:
         began = time.perf_counter()
-        batch = partition.fold(records)
-        lag_ms = self._now_ms() - records[0].at_ms
-        self._counts.lags_ms.append(lag_ms)
+        batch, now_ms = partition.fold(records), self._now_ms()
+        self._counts.lags_ms.append(now_ms - records[0].at_ms)
         self._counts.n_records += batch.n_records
         self._counts.n_dead_letters += batch.n_dead_letters
-        _log.info(
-            "batch.folded",
-            role=self._role.name,
-            partition=partition.number,
-            n_records=batch.n_records,
-            n_sessions=len(batch.sessions),
-            next_offset=partition.next_offset,
-            lag_ms=lag_ms,
-            took_ms=round((time.perf_counter() - began) * 1000),
-        )
-        if batch.n_dead_letters:
-            _log.warning(
-                "records.dead_lettered",
-                role=self._role.name,
+        self._telemetry.folded(
+            Folded(
                 partition=partition.number,
-                n_records=batch.n_dead_letters,
+                records=records,
+                batch=batch,
+                next_offset=partition.next_offset,
+                began=began,
+                now_ms=now_ms,
+                live_from=partition.end,
             )
+        )
         self.reached(partition.number, partition.next_offset)
         self._wake()
 
-    async def _append_dead_letters(self, drafts: Sequence[Draft]) -> Sequence[Position]:
-        return await self._threads.run(partial(self._dead_letters.append, drafts))
+    async def _append_emissions(self, to: Destination, drafts: Sequence[Draft]) -> Sequence[Position]:
+        log = self._entries if to == "entries" else self._dead_letters
+        return await self._threads.run(partial(log.append, drafts))
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)

@@ -24,6 +24,7 @@ from ombus_streams.engine.kafka.records import sent_headers
 from ombus_streams.engine.partitioner import partition_of
 from ombus_streams.runtime.errors import LimitExceeded
 from ombus_streams.runtime.ports import Draft, LogRecord, Position
+from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
 TIMEOUT: Final = timedelta(seconds=30)
 """How long a call waits for the brokers before it says that they are unavailable."""
@@ -49,10 +50,11 @@ class KafkaLog:
         *,
         compression: Compression = "zstd",
         timeout: timedelta = TIMEOUT,
+        tracer: Tracer = UNTRACED,
     ) -> None:
         self.topic = topic
         self._name = f"topic {topic} at {connection.bootstrap_servers}"
-        self._timeout = timeout
+        self._timeout, self._tracer = timeout, tracer
         self._background = Background(self._name)
         # Both wait for the first call before they connect.
         self._appender = Appender(connection, topic, compression)
@@ -93,7 +95,8 @@ class KafkaLog:
             # One at a time: the times a partition has seen must not change in between.
             with self._replaying:
                 return self._append(drafts, self._clamped(drafts))
-        return self._append(drafts, [None] * len(drafts))
+        with self._tracer.appending(drafts) as traced:
+            return self._append(traced, [None] * len(drafts))
 
     def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
         return self._call(self._readers.read(partition, offset, max_records))

@@ -5,7 +5,6 @@ and whoever owns the partition then decides it again.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -16,13 +15,11 @@ import structlog
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
-from ombus_schemas.ids import result_entry_id
 
 from ombus_streams.engine.kafka.admission import Admission, RunLimits
 from ombus_streams.engine.kafka.partition import Partition
 from ombus_streams.engine.kafka.status import Counts
 from ombus_streams.engine.kafka.threads import Threads
-from ombus_streams.memory.effects import Run
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.runtime.errors import (
     Closed,
@@ -34,6 +31,7 @@ from ombus_streams.runtime.errors import (
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, EntryLog, Position
 from ombus_streams.runtime.scheduler import Task
+from ombus_streams.runtime.telemetry import Telemetry
 
 TICK: Final = timedelta(seconds=1)
 """How long nothing is looked at while nothing happens."""
@@ -58,7 +56,9 @@ class Performer:
         threads: Threads,
         counts: Counts,
         fail: Callable[[Exception], None],
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry(role)
         self._role, self._entries, self._interpreter, self._clock = role, log, interpreter, clock
         self._admission = Admission(limits)
         self._threads, self._counts, self._fail = threads, counts, fail
@@ -116,24 +116,14 @@ class Performer:
     async def _perform(self, partition: Partition, task: Task) -> None:
         scheduler = partition.scheduler
         assert scheduler is not None
-        began = time.perf_counter()
-        log = _log.bind(
-            role=self._role,
-            worker=task.effect.worker,
-            partition=partition.number,
-            session=task.slot[0].decode(),
-            effect=type(task.effect).__name__,
-            entry_id=_entry_id(task),
-        )
         try:
             session = partition.processor.session(task.slot[0])
-            entry = await self._interpreter.perform(session, task.effect)
-            scheduler.appended(task.slot, await self._append(entry))
+            with self._telemetry.run(partition.number, session, task.effect) as report:
+                entry = await self._interpreter.perform(session, task.effect)
+                report["entry_id"] = entry.id
+                scheduler.appended(task.slot, await self._append(entry))
         except Closed:
-            log.info("run.given_up")
-        except asyncio.CancelledError:
-            log.info("run.given_up")
-            raise
+            pass  # Whoever owns the partition now decides the run again.
         except (RuntimeFault, MemoryFault) as error:
             self._counts.n_runs_failed += not isinstance(error, Deferred | ResultHeld)
             with suppress(Closed):
@@ -142,8 +132,6 @@ class Performer:
             self._fail(error)
         else:
             self._counts.n_runs += 1
-            took_ms = round((time.perf_counter() - began) * 1000)
-            log.info("run.finished", took_ms=took_ms)
         finally:
             self._admission.give_back(task.slot)
             self._wake.set()
@@ -165,9 +153,3 @@ class Performer:
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
-
-
-def _entry_id(task: Task) -> str | None:
-    """Return the id the result of a run will have; a prepared one is not recorded yet."""
-    effect = task.effect
-    return result_entry_id(effect.worker, effect.run_id) if isinstance(effect, Run) else None

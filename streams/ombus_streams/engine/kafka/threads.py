@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Final, TypeVar
 
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent
@@ -19,8 +21,9 @@ class Threads:
         self._pool = ThreadPoolExecutor(n_threads, name)
 
     async def run(self, call: Callable[[], _Result]) -> _Result:
-        """Return what ``call`` returns. Given up, it still runs to its end."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        """Return what ``call`` returns, in the caller's context. Given up, it runs to its end."""
+        run = partial(copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
     async def close(self) -> None:
         """Wait for the calls that run."""

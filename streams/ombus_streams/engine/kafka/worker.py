@@ -27,6 +27,7 @@ from ombus_streams.engine.kafka.threads import Threads
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, EntryLog
+from ombus_streams.runtime.telemetry import Telemetry
 
 STOP_WITHIN: Final = timedelta(seconds=10)
 """How long runs under way may still end when the worker is stopped."""
@@ -63,8 +64,10 @@ class Worker:
         clock: Clock,
         secrets: Sequence[str] = (),
         news: Callable[[], None] | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """``news`` is told on the event loop when something was folded or has become ready."""
+        telemetry = telemetry or Telemetry(role.name)
         self.role, self.options, self._connection = role, options, connection
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._threads, self._counts = Threads(f"ombus-{role.name}"), Counts()
@@ -82,6 +85,7 @@ class Worker:
             self._threads,
             self._counts,
             self._fail,
+            telemetry,
         )
         self._assignment = Assignment(
             log.topic,
@@ -98,6 +102,7 @@ class Worker:
             self._counts,
             self._performer.wake if news is None else _both(self._performer.wake, news),
             self._fail,
+            telemetry,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
