@@ -106,13 +106,13 @@ async def main(said: str) -> None:
 class Child:
     """Such a process, seen from outside."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, module: str = "tests.kafka.child") -> None:
         self.told = told
         folder = Path(told.place.folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.errors = folder / f"{told.instance}-{time.monotonic_ns()}.log"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kafka.child", msgspec.json.encode(told).decode()],
+            [sys.executable, "-m", module, msgspec.json.encode(told).decode()],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("w"),
@@ -189,10 +189,15 @@ def _is_quiet(ends: dict[int, int], children: Sequence[Child]) -> bool:
     return folded == ends
 
 
-if __name__ == "__main__":
+def start(said: str) -> None:
+    """Be the process that ``said`` describes."""
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(20),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(said))
+
+
+if __name__ == "__main__":
+    start(sys.argv[1])

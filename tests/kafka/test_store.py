@@ -331,7 +331,7 @@ def test_a_damaged_block_is_no_end_of_the_rows(tmp_path: Path, reverse: bool) ->
     damaged[len(damaged) // 2] ^= 1
     table.write_bytes(damaged)
     state = RocksState(tmp_path)
-    with pytest.raises(StoreCorrupt, match="00000: Corruption: .*folded again"):
+    with pytest.raises(StoreCorrupt, match=r"00000: Corruption: .*folded again"):
         list(state.store(0).scan(b"", reverse=reverse))
     with state.snapshot(0) as live, pytest.raises(StoreCorrupt, match="00000: Corruption"):
         list(live.scan(b"", reverse=reverse))

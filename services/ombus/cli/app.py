@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from ombus.cli import (
     caring,
+    checkpoint,
     dev,
     eval,
     exporting,
@@ -25,6 +26,7 @@ from ombus.cli import (
 )
 from ombus.cli.mcp import mcp
 from ombus.cli.replay import replay
+from ombus.cli.rows import replica
 from ombus.cli.serve import serve
 from ombus.cli.shell import Flags
 from ombus.cli.worker import worker
@@ -144,6 +146,8 @@ app.command("demo", rich_help_panel="Prove")(operating.demo)
 app.add_typer(dev.app, name="dev", rich_help_panel="Develop")
 app.add_typer(eval.app, name="eval", rich_help_panel="Prove")
 app.add_typer(usage.app, name="usage", rich_help_panel="Operate")
+app.add_typer(checkpoint.app, name="checkpoint", rich_help_panel="Operate")
+app.command("replica", rich_help_panel="Work")(replica)
 app.command("replay", rich_help_panel="Operate")(replay)
 app.command("explain", rich_help_panel="Read")(caring.explain)
 app.command("doctor", rich_help_panel="Operate")(caring.doctor)

@@ -13,10 +13,9 @@ import msgspec
 import typer
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import Data, Json, Servers
 from ombus.cli.output import columns, say, say_json
 from ombus.cli.shell import connection_for_command, desk_for, settings_for
-from ombus.cli.topics import Servers
 
 if TYPE_CHECKING:
     from ombus_streams.runtime.ports import EntryLog

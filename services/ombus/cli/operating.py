@@ -5,8 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from ombus_schemas.topics import ENTRIES
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import (
+    Data,
+    FromCheckpoint,
+    Instance,
+    Json,
+    OnKafka,
+    RoleName,
+    Servers,
+    TopicName,
+)
 from ombus.cli.output import note, progress, say, say_json
 from ombus.cli.shell import desk_for, settings_for
 
@@ -63,14 +73,32 @@ def up(
         say("stopped")
 
 
-def verify(context: typer.Context, json: Json = False, data: Data = None) -> None:
-    """Fold the log afresh and compare every row; works while `up` runs."""
+def verify(
+    context: typer.Context,
+    kafka: OnKafka = False,
+    role: RoleName = "all",
+    instance: Instance = None,
+    topic: TopicName = ENTRIES,
+    servers: Servers = None,
+    json: Json = False,
+    data: Data = None,
+) -> None:
+    """Fold the log afresh and compare every row; works while `up` or a worker runs.
+
+    With --kafka: the rows this machine has folded from Kafka, each partition as it stands now.
+    """
     from ombus.cli.exits import FOUND
-    from ombus.operator.verification import verify_folder
 
     started = time.monotonic()
-    with desk_for(settings_for(context, data)) as desk, progress("verifying") as tell:
-        found = verify_folder(desk.engine, tell)
+    if kafka:
+        from ombus.cli import rows
+
+        found = rows.verified(rows.Rows(context, data, servers, topic, role, instance))
+    else:
+        from ombus.operator.verification import verify_folder
+
+        with desk_for(settings_for(context, data)) as desk, progress("verifying") as tell:
+            found = verify_folder(desk.engine, tell)
     if json:
         say_json({"equal": found.is_equal, **_object(found)})
     else:
@@ -79,8 +107,44 @@ def verify(context: typer.Context, json: Json = False, data: Data = None) -> Non
         raise typer.Exit(FOUND)
 
 
-def rebuild(context: typer.Context, json: Json = False, data: Data = None) -> None:
-    """Fold a new state from the log alone and put it in the place of the old one."""
+def rebuild(
+    context: typer.Context,
+    kafka: OnKafka = False,
+    role: RoleName = "all",
+    instance: Instance = None,
+    topic: TopicName = ENTRIES,
+    checkpoints: FromCheckpoint = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="N", min=0, help="With --kafka: seconds for a worker to let go."
+        ),
+    ] = 60.0,
+    remove_old: Annotated[
+        bool,
+        typer.Option(
+            "--remove-old", help="With --kafka: delete rows of older fold versions, and no more."
+        ),
+    ] = False,
+    servers: Servers = None,
+    json: Json = False,
+    data: Data = None,
+) -> None:
+    """Fold a new state from the log alone and put it in the place of the old one.
+
+    With --kafka: beside a worker that goes on, from zero or from a checkpoint; it takes the old
+    one's place once the worker is stopped. In a new fold version there is no old one to wait for:
+    rebuild, start the new worker, stop the old one, then `rebuild --kafka --remove-old`.
+    """
+    if kafka:
+        from ombus.cli import rows
+
+        where = rows.Rows(context, data, servers, topic, role, instance)
+        if remove_old:
+            rows.remove_old(where, as_json=json)
+        else:
+            rows.rebuild(where, checkpoints, wait, as_json=json)
+        return
     from ombus.operator.errors import NoData
     from ombus.operator.rebuilding import rebuild as rebuild_folder
     from ombus.wiring import has_log

@@ -45,3 +45,31 @@ Tenant: TypeAlias = Annotated[
     str | None,
     typer.Option("--tenant", metavar="ID", help="Whose sessions. Default: `local`."),
 ]
+OnKafka: TypeAlias = Annotated[
+    bool, typer.Option("--kafka", help="The rows that workers on this machine fold from Kafka.")
+]
+RoleName: TypeAlias = Annotated[
+    str,
+    typer.Option("--role", metavar="NAME", help="Whose rows: as `ombus worker NAME` was started."),
+]
+Instance: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--instance", metavar="NAME", help="As the worker's. Default: the host."),
+]
+TopicName: TypeAlias = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="Where the entries are.")
+]
+Servers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="Brokers. Default: OMBUS_KAFKA_BOOTSTRAP_SERVERS, else `ombus.toml`, table kafka.",
+    ),
+]
+FromCheckpoint: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints", metavar="PLACE", help="Begin with the newest ones in this folder or URL."
+    ),
+]

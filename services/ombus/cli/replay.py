@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import Data, Json, Servers
 from ombus.cli.output import progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
-from ombus.cli.topics import Servers
 
 if TYPE_CHECKING:
     from ombus.operator.replay import OffsetRange, Selection, Source, Target

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Json
+from ombus.cli.options import Json, Servers
 from ombus.cli.output import columns, note, say, say_json
 from ombus.cli.shell import connection_for_command
 
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The topics on Kafka, as code.", no_args_is_help=True)
 
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        metavar="HOST:PORT",
-        help="Brokers. Default: OMBUS_KAFKA_BOOTSTRAP_SERVERS, else `ombus.toml`, table kafka.",
-    ),
-]
 Production = Annotated[
     bool, typer.Option("--production", help="Full partition counts, three replicas, two in sync.")
 ]

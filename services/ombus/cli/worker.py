@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import Data, Json, Servers
 from ombus.cli.output import say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
-from ombus.cli.topics import Servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,320 @@
+"""What operators do with rows folded from Kafka, while their workers go on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+import pytest
+
+pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
+
+from ombus.cli.app import app
+from ombus.operator.checkpoints import Damaged, Occupied, newest, restore, save
+from ombus.operator.depot import depot_at
+from ombus.operator.errors import Busy
+from ombus.operator.following import follow, rebuild, remove_old
+from ombus.operator.kafka_verification import NoRows, verify_rows
+from ombus.wiring import SystemClock
+from ombus.wiring_state import partitions_in, still_rows
+from ombus_streams.engine.kafka.areas import ROWS
+from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.engine.kafka.rocks import Memory
+from ombus_streams.engine.kafka.snapshot import reading
+from ombus_streams.engine.kafka.store import RocksState
+from ombus_streams.memory import keys
+from ombus_streams.runtime.processor import Processor
+from typer.testing import CliRunner
+
+from tests.kafka import older_version
+from tests.kafka.child import Child, Told, settled
+from tests.kafka.traffic import Feed, drafts_of, traffic
+from tests.kafka.world import Place, append_all, make_place, rows_in, state_folder, until
+from tests.support.brokers import Service
+
+N_ENTRIES: Final = 400
+N_ROUNDS: Final = int(os.environ.get("OMBUS_TEST_KAFKA_ROUNDS", "3"))
+
+
+@pytest.fixture
+def place(kafka: Service, tmp_path: Path) -> Place:
+    """Rows lie where `ombus --data` with the test's folder looks for them."""
+    return make_place(kafka.address, tmp_path / "kafka", partitions=2)
+
+
+@pytest.fixture
+def log(place: Place) -> Iterator[KafkaLog]:
+    with closing(KafkaLog(place.connection, place.topic)) as opened:
+        yield opened
+
+
+def run(place: Place, *words: str) -> tuple[int, str]:
+    data = str(Path(place.folder).parent)
+    shown = CliRunner().invoke(app, ["--data", data, *words])
+    return shown.exit_code, shown.output
+
+
+def asked(place: Place, *words: str) -> tuple[str, ...]:
+    return (*words, "--instance", "a", "--topic", place.topic, "--bootstrap-servers",
+            place.bootstrap, "--json")  # fmt: skip
+
+
+def folded(place: Place, log: KafkaLog, instance: str = "a") -> Path:
+    """Fold what is on the log, as a worker would that has ended."""
+    folder = state_folder(Path(place.folder), instance, "all")
+    with closing(RocksState(folder)) as state:
+        for partition in range(log.partitions):
+            processor = Processor(state.store(partition), log, partition, emits=False)
+            while processor.step(500).n_records:
+                pass
+    return folder
+
+
+def rows_at(folder: Path, partition: int) -> dict[bytes, bytes]:
+    with reading(folder / f"{partition:05d}") as live:
+        return rows_in(live)
+
+
+def test_a_live_system_is_proved_and_one_flipped_byte_is_named(place: Place, log: KafkaLog) -> None:
+    folder = state_folder(Path(place.folder), "a", "all")
+    feeding = Feed(log, n_sessions=8, seed=3, per_second=200)
+    child = Child(Told(place=place))
+    until(lambda: child.status is not None and child.status.n_records > 150, 60, "it folds")
+    code, said = run(place, *asked(place, "verify", "--kafka"))
+    assert code == 0, said
+    found = json.loads(said)
+    assert found["equal"]
+    assert found["rows"] > 100
+    feeding.end()
+    until(lambda: settled(log, [child], 0.3), 60, "all is folded")
+    assert child.stop() == 0
+
+    key = flip_a_byte(folder / "00000")
+    session, row = keys.described(key)
+    code, said = run(place, *asked(place, "verify", "--kafka"))
+    assert code == 1
+    (difference,) = json.loads(said)["differences"]
+    assert (difference["session"], difference["what"]) == (session, row)
+    assert "other bytes" in difference["fact"]
+
+
+def flip_a_byte(database: Path) -> bytes:
+    """Change the last byte of a session's row; return its key."""
+    rows = Memory().open(database)
+    found = cast("Iterator[tuple[bytes, bytes]]", rows.items(from_key=ROWS + b"acme/"))
+    key, value = next(each for each in found if b"\x00" in each[0])
+    rows[key] = value[:-1] + bytes([value[-1] ^ 1])
+    rows.close()
+    return key[1:]
+
+
+def test_rows_are_saved_wiped_restored_and_equal(place: Place, log: KafkaLog) -> None:
+    append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=8)))
+    folder = folded(place, log)
+    before = [rows_at(folder, partition) for partition in range(2)]
+    depot = f"{folder.parent.parent.parent}/depot"
+    code, said = run(place, "checkpoint", "save", depot, "--instance", "a", "--json")
+    assert code == 0, said
+    append_all(log, drafts_of(traffic(2 * N_ENTRIES, n_sessions=8))[N_ENTRIES:])
+    shutil.rmtree(folder)
+    code, said = run(place, *asked(place, "checkpoint", "restore", depot))
+    assert code == 0, said
+    assert [rows_at(folder, partition) for partition in range(2)] == before
+    code, said = run(place, *asked(place, "verify", "--kafka"))
+    assert (code, json.loads(said)["lag"]) == (0, N_ENTRIES)
+    folded(place, log)
+    found = verify_rows(folder, log)
+    assert (found.is_equal, found.lag) == (True, 0)
+    code, said = run(place, *asked(place, "checkpoint", "restore", depot))
+    assert code == 2
+    assert "holds rows already" in said
+
+
+def test_a_checkpoint_is_whole_or_is_none(place: Place, log: KafkaLog, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="object stores need the extra object-store")
+    append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=8)))
+    folder, depot, now = (
+        folded(place, log),
+        depot_at(f"memory://{place.topic}"),
+        SystemClock().now(),
+    )
+    first = save(depot, folder, "all", place.topic, now)
+    again = save(depot, folder, "all", place.topic, now)
+    assert [each.checkpoint.position for each in again] == [
+        each.checkpoint.position for each in first
+    ]
+    tables = [
+        part.n_bytes
+        for each in again
+        for part in each.checkpoint.parts
+        if part.name.endswith(".sst")
+    ]
+    assert sum(each.n_new_bytes for each in again) <= sum(
+        each.checkpoint.n_bytes for each in again
+    ) - sum(tables)
+    found = newest(depot, log.incarnation, "all")
+    assert sorted(found) == [0, 1]
+    assert newest(depot, "another", "all") == {}
+    restore(depot, found[0], tmp_path / "all-v9")
+    assert rows_at(tmp_path / "all-v9", 0) == rows_at(folder, 0)
+    with pytest.raises(Occupied, match="holds rows already"):
+        restore(depot, found[0], tmp_path / "all-v9")
+    broken = next(name for name in depot.names("") if "/00001/files/" in name)
+    depot.write(broken, b"x" + depot.read(broken)[1:])
+    with pytest.raises(Damaged, match="is not what was saved"):
+        restore(depot, found[1], tmp_path / "all-v9")
+    assert not (tmp_path / "all-v9" / "00001").exists()
+    with pytest.raises(NoRows):
+        verify_rows(tmp_path / "nothing", log)
+
+
+def test_old_checkpoints_go_and_take_only_their_own_files(place: Place, log: KafkaLog) -> None:
+    folder, now = state_folder(Path(place.folder), "a", "all"), SystemClock().now()
+    depot = depot_at(f"{place.folder}/depot")
+    entries = drafts_of(traffic(60, n_sessions=8))
+    for start in range(0, 60, 20):
+        append_all(log, entries[start : start + 20])
+        folded(place, log)
+        save(depot, folder, "all", place.topic, now, keep=2)
+    names = depot.names(f"{log.incarnation}")
+    assert len([name for name in names if name.endswith(".json")]) == 4
+    kept = newest(depot, log.incarnation, "all")
+    for partition, checkpoint in kept.items():
+        restore(depot, checkpoint, Path(place.folder) / "b" / "all-v1")
+        assert rows_at(folder, partition) == rows_at(Path(place.folder) / "b" / "all-v1", partition)
+
+
+def test_rows_are_rebuilt_beside_their_worker_and_take_their_place(
+    place: Place, log: KafkaLog
+) -> None:
+    append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=8)))
+    folder, data = folded(place, log), Path(place.folder).parent
+    before = [rows_at(folder, partition) for partition in range(2)]
+    with closing(RocksState(folder)) as wrong:
+        store = wrong.store(0)
+        position = store.position()
+        assert position is not None
+        store.commit({b"acme/s0\x00zwrong": b"1"}, position, position)
+    with owned(folder) as owner:
+        with pytest.raises(Busy, match="of a worker"):
+            rebuild(data, "a", "all", log)
+        handing_over = threading.Timer(0.5, owner.kill)
+        handing_over.start()
+        done = rebuild(data, "a", "all", log, wait_seconds=30)
+        handing_over.join()
+    assert done.records == 0  # The first try had folded all of it.
+    assert done.waited_seconds > 0
+    assert [rows_at(folder, partition) for partition in range(2)] == before
+    assert [each.name for each in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.skipif(N_ROUNDS < 4, reason="make kafka-full")
+def test_a_new_fold_version_is_built_beside_the_old_one_and_takes_over_under_load(
+    place: Place, log: KafkaLog
+) -> None:
+    data = Path(place.folder).parent
+    feeding = Feed(log, n_sessions=12, seed=5, per_second=150)
+    old = Child(Told(place=place), module="tests.kafka.older_version")
+    until(lambda: old.status is not None and old.status.n_records > 300, 60, "the old one folds")
+    built = rebuild(data, "a", "all", log)
+    assert (built.partitions, built.waited_seconds < 1) == (2, True)
+    with pytest.raises(Busy, match="of a worker of an older version"):
+        remove_old(data, "a", "all", log)
+    serving = Serving([old])
+    new = Child(Told(place=place))
+    serving.children.append(new)
+    until(lambda: new.status is not None and new.status.is_ready, 60, "the new one is ready")
+    assert old.stop() == 0
+    feeding.end()
+    until(lambda: settled(log, [new], 0.3), 60, "all is folded")
+    longest = serving.end()
+    assert new.stop() == 0
+    (gone,) = remove_old(data, "a", "all", log)
+    assert (gone.name, gone.exists()) == (f"all-v{older_version.VERSION}", False)
+    assert remove_old(data, "a", "all", log) == []
+    found = verify_rows(state_folder(Path(place.folder), "a", "all"), log)
+    assert (found.is_equal, found.lag) == (True, 0), found.differences
+    print(f"\nwithout a worker that answers: {longest * 1_000:.0f} ms at most")
+
+
+class Serving:
+    """Looks again and again whether any worker would answer reads of every partition."""
+
+    def __init__(self, children: list[Child]) -> None:
+        self.children, self._longest, self._ending = children, 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> float:
+        """Return the longest time nobody would have, in seconds."""
+        self._ending.set()
+        self._thread.join()
+        return self._longest
+
+    def _run(self) -> None:
+        answered = time.monotonic()
+        while not self._ending.wait(0.02):
+            now = time.monotonic()
+            if any(
+                each.is_running and each.status is not None and each.status.is_ready
+                for each in self.children
+            ):
+                answered = now
+            self._longest = max(self._longest, now - answered)
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Let another process have the rows open."""
+    script = (
+        "import pathlib, sys, time; from ombus_streams.engine.kafka.store import RocksState; "
+        f"s = RocksState(pathlib.Path({str(folder)!r})); s.store(0); print(1, flush=True); "
+        "time.sleep(600)"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline()
+    try:
+        yield owner
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+
+
+def test_a_replica_is_warm_and_its_worker_goes_on_from_there(place: Place, log: KafkaLog) -> None:
+    append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=8)))
+    folder = state_folder(Path(place.folder), "warm", "all")
+    stop = threading.Event()
+    following = threading.Thread(
+        target=lambda: follow(folder, log, [0, 1], stop, role="all"), daemon=True
+    )
+    following.start()
+    until(lambda: lag_of(folder, log) == 0, 30, "the replica has caught up")
+    append_all(log, drafts_of(traffic(2 * N_ENTRIES, n_sessions=8))[N_ENTRIES:])
+    until(lambda: lag_of(folder, log) == 0, 30, "the replica follows")
+    stop.set()
+    following.join()
+    child = Child(Told(place=place, instance="warm"))
+    until(lambda: child.status is not None and child.status.is_ready, 60, "it is promoted")
+    assigned = child.events("partitions.assigned")
+    assert child.stop() == 0
+    assert sum(int(str(each["n_behind"])) for each in assigned) == 0
+
+
+def lag_of(folder: Path, log: KafkaLog) -> int:
+    if len(partitions_in(folder)) < log.partitions:
+        return -1
+    lag = 0
+    for partition in range(log.partitions):
+        with still_rows(folder, partition) as rows:
+            position = rows.position()
+        lag += log.end(partition) - (position.next_offset if position else 0)
+    return lag
