@@ -33,6 +33,14 @@ class KafkaRecord(Protocol):
 
 def log_record(record: KafkaRecord) -> LogRecord:
     """Return the record as every engine knows it."""
+    if not record.headers:
+        return LogRecord(
+            partition=record.partition,
+            offset=record.offset,
+            key=record.key,
+            value=record.value,
+            at_ms=record.timestamp,
+        )
     # A header may be null on the wire; everywhere else it is empty then.
     headers = tuple((name, value or b"") for name, value in record.headers)
     at_ms = appended_at_of(headers) if headers else None
