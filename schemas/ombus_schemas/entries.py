@@ -17,7 +17,7 @@ Origin = Literal["human", "model", "tool", "injected", "summary", "worker", "oth
 """Who spoke. Injected, summary and worker entries are never sources of memory."""
 
 
-class Message(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, gc=False):
     """One user, assistant, tool or system message; blocks stay as they came."""
 
     role: str
@@ -40,7 +40,9 @@ class Encryption(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     key_id: str
 
 
-class Entry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
+class Entry(
+    msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True, gc=False
+):
     """One immutable record of a session; ``id`` is unique within its session."""
 
     id: str

@@ -89,7 +89,12 @@ def embedded_rows(log: KafkaLog, folder: Path) -> list[dict[bytes, bytes]]:
     found = []
     for partition in range(log.partitions):
         drafts = [
-            Draft(key=record.key, value=record.value, headers=record.headers, at_ms=record.at_ms)
+            Draft(
+                key=record.key,
+                value=record.value,
+                headers=tuple(record.headers),
+                at_ms=record.at_ms,
+            )
             for record in records_of(log, partition)
             # The log's own record is never copied; poison without a draft, or of a key whose
             # partition is another one, would come elsewhere. It folds to nothing in any case.

@@ -24,7 +24,7 @@ PARKED_FOR: Final = 1_000
 Place = Literal["chain", "side", "parked", "left_out"]
 
 
-class IdRow(msgspec.Struct, array_like=True, frozen=True):
+class IdRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Where an entry id lies; ``anchor_*`` is a side record's anchor, a chain entry's own place."""
 
     place: Place
@@ -35,7 +35,7 @@ class IdRow(msgspec.Struct, array_like=True, frozen=True):
     conflict: bool = False
 
 
-class EntryRow(msgspec.Struct, array_like=True, frozen=True):
+class EntryRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One attached entry; ``value`` is the record's bytes, ``anchor`` the ordinal it hangs on."""
 
     anchor: int
@@ -45,7 +45,7 @@ class EntryRow(msgspec.Struct, array_like=True, frozen=True):
     value: bytes
 
 
-class ParkedRow(msgspec.Struct, array_like=True, frozen=True):
+class ParkedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An entry whose parent has not arrived."""
 
     parent: str

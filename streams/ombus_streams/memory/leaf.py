@@ -51,7 +51,7 @@ MAX_REQUESTS: Final = 64
 """Flushes, and compaction requests, that may wait on a leaf; later ones fold to nothing."""
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """An attached entry: its place in the session, its row, and the row's value decoded."""
 
     ordinal: int

@@ -28,14 +28,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The original append time, set by replay alone; the log stamps its own otherwise."""
 
 
-class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
+class LogRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A record as the log keeps it. Anything may be in ``key`` and ``value``."""
 
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: Sequence[tuple[str, bytes]] = ()
     at_ms: int
     """Append time: the broker's, or the original one of a replayed record."""
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final
 
-import msgspec
-
 from ombus_streams.engine.created import LOG_KEY, created
 from ombus_streams.engine.embedded.database import (
     BUSY_TIMEOUT,
@@ -30,6 +28,7 @@ from ombus_streams.engine.embedded.database import (
 )
 from ombus_streams.engine.embedded.errors import OtherLog, StorageCorrupt
 from ombus_streams.engine.embedded.group import GroupCommit
+from ombus_streams.engine.embedded.packed import pack, unpacked_later
 from ombus_streams.engine.partitioner import partition_of
 from ombus_streams.runtime.ports import Clock, Draft, LogRecord, Position
 from ombus_streams.runtime.tracing import UNTRACED, Tracer
@@ -44,9 +43,6 @@ _PAGE: Final = 512
 """Records fetched at once while walking one key; no read transaction stays open in between."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_Headers = tuple[tuple[str, bytes], ...]
-_headers_decoder = msgspec.msgpack.Decoder(_Headers)
-_headers_encoder = msgspec.msgpack.Encoder()
 
 _TABLES: Final = (
     "CREATE TABLE log(format INTEGER NOT NULL, incarnation TEXT NOT NULL, cluster TEXT NOT NULL,"
@@ -252,7 +248,7 @@ class SqliteLog:
                     at_ms = max(seen_ms, now_ms if draft.at_ms is None else draft.at_ms)
                     offset = last[0] + 1
                     lasts[partition] = (offset, at_ms)
-                    headers = _headers_encoder.encode(draft.headers) if draft.headers else None
+                    headers = pack(draft.headers)
                     rows.append((partition, offset, draft.key, draft.value, headers, at_ms))
                     positions.append(Position(self._incarnation, partition, offset))
                 answers.append(tuple(positions))
@@ -290,7 +286,7 @@ def _record(
         offset=offset,
         key=key,
         value=value,
-        headers=_headers_decoder.decode(headers) if headers else (),
+        headers=unpacked_later(headers),
         at_ms=at_ms,
     )
 
