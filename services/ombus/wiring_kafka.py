@@ -7,6 +7,7 @@ own clients use: ``bootstrap-servers``, ``security-protocol``, ``sasl-username``
 import asyncio
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from ombus_schemas.topics import ENTRIES, TOPICS, Topic
 from ombus_streams.engine.kafka.acls import ROLES, Role, Rule, commands, rules
 from ombus_streams.engine.kafka.connection import BadConnection, Connection
 from ombus_streams.engine.kafka.topic_plan import Plan
+from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
 from ombus.settings import KAFKA_KEY, BadSetting
 from ombus.wiring import SystemClock
@@ -30,6 +32,7 @@ __all__ = [
     "acl_rules",
     "apply_topics",
     "connection_for",
+    "create_topic",
     "open_kafka_log",
     "plan_topics",
     "require_extra",
@@ -75,17 +78,23 @@ def connection_for(
         raise BadSetting(f"[{KAFKA_KEY}]", f"does not fit: {error}") from error
 
 
-def open_kafka_log(connection: Connection, topic: str = ENTRIES) -> "KafkaLog":
-    """Return the log in ``topic``.
+def open_kafka_log(
+    connection: Connection,
+    topic: str = ENTRIES,
+    tracer: Tracer = UNTRACED,
+    *,
+    timeout: timedelta | None = None,
+) -> "KafkaLog":
+    """Return the log in ``topic``; ``timeout``: how long a call waits for the brokers.
 
     Raises:
         BrokerError: see its way out.
         BadSetting: the extra is not installed.
     """
     require_extra()
-    from ombus_streams.engine.kafka.log import KafkaLog
+    from ombus_streams.engine.kafka.log import TIMEOUT, KafkaLog
 
-    return KafkaLog(connection, topic)
+    return KafkaLog(connection, topic, timeout=timeout or TIMEOUT, tracer=tracer)
 
 
 def plan_topics(
@@ -128,6 +137,22 @@ def apply_topics(
     return asyncio.run(
         engine.apply(connection, clock, topics, production=production, tiered=tiered)
     )
+
+
+def create_topic(connection: Connection, name: str, partitions: int) -> Plan:
+    """Make a topic like the one of entries, under another name and with so many partitions.
+
+    May be run again; another partition count than the one there is is refused.
+
+    Raises:
+        Refused, BrokerError: see their way out.
+        BadSetting: the extra is not installed.
+    """
+    like = next(topic for topic in TOPICS if topic.name == ENTRIES)
+    wanted = msgspec.structs.replace(
+        like, name=name, partitions=partitions, development_partitions=partitions
+    )
+    return apply_topics(connection, [wanted])
 
 
 def acl_rules(roles: Sequence[Role] | None = None, *, direct: bool = False) -> list[Rule]:
