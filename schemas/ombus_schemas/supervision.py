@@ -124,6 +124,8 @@ class DelegationRejected(SupervisionEvent, tag="delegation_rejected", kw_only=Tr
     """A check or a hook refused it; no child ever ran."""
 
     reason: str
+    """The check's name."""
+    detail: str | None = None
 
 
 class DelegationFinished(SupervisionEvent, tag="delegation_finished", kw_only=True, frozen=True):

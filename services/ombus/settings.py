@@ -8,7 +8,7 @@ does, but only as a fact on the log (``operator.opening``).
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from ombus_schemas.ids import is_tenant_id
@@ -25,13 +25,15 @@ from ombus_schemas.settings import (
 from ombus.memory_settings import PASSIVE, BadPassive, layered, of_environment
 from ombus.models import TABLES, ModelSettings, model_settings
 from ombus.secrets import load_secrets
+from ombus.supervising import TABLE as SUPERVISION_TABLE
+from ombus.supervising import SupervisionSettings, supervision_settings
 
 PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
 KAFKA_KEY: Final = "kafka"
 """The table of the connection to Kafka, read where there is one (``wiring_kafka``)."""
-_ELSEWHERE: Final = ("OMBUS_KAFKA_", "OMBUS_TEST_")
-"""The connection to Kafka, and where tests find their brokers."""
+_ELSEWHERE: Final = ("OMBUS_KAFKA_", "OMBUS_TEST_", "OMBUS_CHILD_")
+"""The connection to Kafka, where tests find their brokers, what a child's program is told."""
 PROJECT_FILE: Final = "ombus.toml"
 DEFAULT_DATA: Final = "~/.local/share/ombus"
 
@@ -65,6 +67,16 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab")
     """Whether appends are searched for what looks like a secret; imports always are."""
     redact_env: tuple[str, ...] = ()
     """Environment variables whose values must never get onto the log."""
+    traces: Literal["off", "global", "otlp", "console"] = "off"
+    """Where spans go (``telemetry.spans``)."""
+    gateway_rate: float | None = None
+    """Bounds of a gateway; of those that are not set ``gateway.limits`` has the defaults."""
+    gateway_burst: int | None = None
+    gateway_tenant_rate: float | None = None
+    gateway_tenant_burst: int | None = None
+    gateway_max_requests: int | None = None
+    gateway_max_body: int | None = None
+    gateway_max_tails: int | None = None
     secrets: tuple[str, ...] = ()
     """Every form of every known value, longest first; not to be set itself."""
     memory: MemorySettings | None = None
@@ -72,6 +84,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab")
     memory_said: JsonObject = {}
     """The same as it was said, environment included: a session's own word goes before it."""
     models: ModelSettings = ModelSettings()
+    supervision: SupervisionSettings = SupervisionSettings()
 
     @property
     def folder(self) -> Path:
@@ -88,9 +101,18 @@ KEYS: Final[Mapping[str, type]] = {
     "secrets-file": str,
     "redact-patterns": bool,
     "redact-env": tuple[str, ...],
+    "traces": str,
+    "gateway-rate": float,
+    "gateway-burst": int,
+    "gateway-tenant-rate": float,
+    "gateway-tenant-burst": int,
+    "gateway-max-requests": int,
+    "gateway-max-body": int,
+    "gateway-max-tails": int,
 }
 """What may be set, as the files spell it; ``OMBUS_WAIT_SECONDS`` and kin in the environment."""
 LEVELS: Final = ("debug", "info", "warning", "error")
+TRACES: Final = ("off", "global", "otlp", "console")
 
 
 def load_settings(
@@ -108,10 +130,12 @@ def load_settings(
     said: dict[str, JsonValue] = {"data": _default_data(environ)}
     memory: list[JsonObject] = [_of_environment(environ)]
     tables: JsonObject = {}
+    supervision: JsonValue = {}
     for file in files:
         content = _read(file)
         content.pop(KAFKA_KEY, None)
         tables |= {name: content.pop(name) for name in TABLES if name in content}
+        supervision = content.pop(SUPERVISION_TABLE, supervision)
         group = content.pop(PROVIDER_KEY, None)
         if group is not None:
             if not isinstance(group, dict):
@@ -136,6 +160,7 @@ def load_settings(
         memory=_memory(memory, files),
         memory_said=layered(memory),
         models=models,
+        supervision=_supervision(supervision, files),
         secrets=_secrets(settings, environ, models),
     )
 
@@ -191,6 +216,12 @@ def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
             raise BadSetting(path, "is no tenant id: use 1 to 128 of A-Z a-z 0-9 . _ : -")
         case "log-level" if found not in LEVELS:
             raise BadSetting(path, f"is none of {', '.join(LEVELS)}")
+        case "traces" if found not in TRACES:
+            raise BadSetting(path, f"is none of {', '.join(TRACES)}")
+        case "gateway-max-body" if not isinstance(found, int) or found < 1_024:
+            raise BadSetting(path, "is no number of bytes from 1,024 on")
+        case _ if key.startswith("gateway-") and not _is_above_zero(found):
+            raise BadSetting(path, "is no number above 0")
         case "partitions" if not isinstance(found, int) or not 1 <= found <= 1_024:
             raise BadSetting(path, "is no whole number from 1 to 1,024")
         case "wait-seconds" if not isinstance(found, int | float) or not 0 < found < 86_400:
@@ -198,6 +229,10 @@ def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
         case "data" if not found:
             raise BadSetting(path, "is empty: name a folder")
     return found
+
+
+def _is_above_zero(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _of_environment(environ: Mapping[str, str]) -> JsonObject:
@@ -213,6 +248,14 @@ def _models(tables: JsonObject, files: Sequence[Path]) -> ModelSettings:
     except msgspec.ValidationError as error:
         where = ", ".join(map(str, files))
         raise BadSetting(f"{where}:", str(error)) from error
+
+
+def _supervision(table: JsonValue, files: Sequence[Path]) -> SupervisionSettings:
+    try:
+        return supervision_settings(table)
+    except ValueError as error:
+        where = ", ".join(map(str, files))
+        raise BadSetting(f"{where}: {SUPERVISION_TABLE}:", str(error)) from error
 
 
 def _secrets(

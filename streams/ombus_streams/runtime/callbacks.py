@@ -18,7 +18,7 @@ from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_streams.memory.compact_when import CapUnknown, Measures
 from ombus_streams.memory.leaf import is_run_active, settings_of
 from ombus_streams.memory.session import Session
-from ombus_streams.runtime.errors import TerminalError
+from ombus_streams.runtime.errors import RuntimeFault, TerminalError
 
 MAX_REMEMBERED: Final = 10_000
 """Sessions whose last question is remembered."""
@@ -35,32 +35,41 @@ class NoSuchCallback(TerminalError):
         self.name = name
 
 
-class Callback:
-    """One function of the host, asked under a time limit."""
+class StillAnswering(RuntimeFault):
+    """A function of the host that has not come back from its last question."""
 
-    def __init__(self, name: str, seconds: float) -> None:
+    def __init__(self, name: str) -> None:
+        super().__init__(f"callback {name} is still at its last answer")
+        self.name = name
+
+
+class Function:
+    """One function of the host; a plain one runs in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
         """Import the function.
 
         Raises:
             NoSuchCallback: the module cannot be imported, or holds no such function.
         """
-        self.name, self._seconds = name, seconds
+        self.name = name
         self._function = _imported(name)
         self._executor: ThreadPoolExecutor | None = None
         self._stuck: Future[object] | None = None
 
-    async def ask(self, *arguments: object) -> bool:
-        """Say whether the function answered a literal true in time. Never raises for its faults."""
-        if self._stuck is not None and not self._stuck.done():
-            _log.warning("callback.failed", name=self.name, failure="still at its last answer")
-            return False
-        try:
-            return await asyncio.wait_for(self._answer(arguments), self._seconds) is True
-        except Exception as error:  # a host's function may raise anything: that means no
-            _log.warning("callback.failed", name=self.name, failure=type(error).__name__)
-            return False
+    @property
+    def is_stuck(self) -> bool:
+        """Say whether it is still at its last answer."""
+        return self._stuck is not None and not self._stuck.done()
 
-    async def _answer(self, arguments: tuple[object, ...]) -> object:
+    async def call(self, *arguments: object) -> object:
+        """Return what the function answers.
+
+        Raises:
+            StillAnswering: its last answer is not there yet.
+        """
+        if self.is_stuck:
+            raise StillAnswering(self.name)
         if inspect.iscoroutinefunction(self._function):
             return await self._function(*arguments)
         # A thread of its own: what hangs there holds up no other work, and is asked nothing more.
@@ -69,6 +78,33 @@ class Callback:
         self._stuck = self._executor.submit(self._function, *arguments)
         answer = await asyncio.wrap_future(self._stuck)
         return await answer if inspect.isawaitable(answer) else answer
+
+
+class Callback:
+    """One function of the host that says yes or no, asked under a time limit."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        """Import the function.
+
+        Raises:
+            NoSuchCallback: see ``Function``.
+        """
+        self._function, self._seconds = Function(name), seconds
+
+    @property
+    def name(self) -> str:
+        return self._function.name
+
+    async def ask(self, *arguments: object) -> bool:
+        """Say whether the function answered a literal true in time. Never raises for its faults."""
+        if self._function.is_stuck:
+            _log.warning("callback.failed", name=self.name, failure="still at its last answer")
+            return False
+        try:
+            return await asyncio.wait_for(self._function.call(*arguments), self._seconds) is True
+        except Exception as error:  # a host's function may raise anything: that means no
+            _log.warning("callback.failed", name=self.name, failure=type(error).__name__)
+            return False
 
 
 class CompactionWatch:

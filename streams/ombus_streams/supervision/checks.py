@@ -167,4 +167,5 @@ def _clamped(asked: ReportPolicy, child: ChildPolicy) -> ReportPolicy:
     """Return the quieter report and the wider cadence of the two."""
     report = min(asked.report, child.report, key=LOUDNESS.index)
     cadences = [each for each in (asked.every_turns, child.every_turns) if each]
-    return ReportPolicy(report=report, every_turns=max(cadences, default=None))
+    every_turns = max(cadences, default=None)
+    return msgspec.structs.replace(asked, report=report, every_turns=every_turns)

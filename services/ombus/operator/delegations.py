@@ -1,0 +1,388 @@
+"""Delegations of a data folder: asked, waited for, ended, told; every handle is a fact on the log.
+
+Nothing here lives in a process: whoever opens the folder may wait for what another one asked. A
+``Delegations`` also answers and expires delegations, in a thread, while nobody else does.
+"""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+from ombus_schemas.codec import decode
+from ombus_schemas.delegating import (
+    DelegateRequest,
+    DelegationAnswer,
+    SummaryAnswer,
+    SummaryRow,
+    SupervisionTold,
+    TreeAnswer,
+    TreeNode,
+)
+from ombus_schemas.entries import Ownership
+from ombus_schemas.errors import BadRecord
+from ombus_schemas.ids import WORKER_ID_PREFIX, delegation_id, is_child_id, is_entry_id, session_key
+from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.redaction import redact
+from ombus_schemas.supervision import (
+    DelegationCancelled,
+    DelegationRequested,
+    ParentAlive,
+    ParentGone,
+    ReportPolicy,
+)
+from ombus_streams.runtime.ports import Clock, LogRecord, Position
+from ombus_streams.runtime.records import iso
+from ombus_streams.supervision.events import decided, event_entry, event_id, request_entry
+from ombus_streams.supervision.handle import Handle
+from ombus_streams.supervision.limits import HARD
+from ombus_streams.supervision.parent import claimable, handle_of, handles_of, parent_of
+from ombus_streams.supervision.summary import summary
+
+from ombus.operator.errors import Misaddressed, Unanswered
+from ombus.settings import ProcessSettings
+from ombus.wiring import SystemClock
+from ombus.wiring_supervision import concealed, open_supervision
+
+FIRST_PAUSE_S: Final = 0.005
+MAX_PAUSE_S: Final = 0.1
+PAGE: Final = 200
+MAX_REASON_CHARS: Final = 500
+
+
+class NoDelegation(Misaddressed):
+    """The session has no such delegation; what is unknown and what is not yours are one answer."""
+
+    code = "no_delegation"
+
+    def __init__(self, delegation: str) -> None:
+        super().__init__(f"no delegation {delegation}: `ombus tree SESSION` lists them")
+        self.delegation = delegation
+
+
+class BadRequestOf(Misaddressed):
+    """A request that nobody could check: an id that is none, or one that was used otherwise."""
+
+    code = "bad_delegation"
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact)
+
+
+class Delegations:
+    """See the module. ``drives``: do the supervisor's work while nobody else does."""
+
+    def __init__(
+        self, settings: ProcessSettings, clock: Clock | None = None, *, drives: bool = True
+    ) -> None:
+        self._settings, self._clock = settings, clock or SystemClock()
+        self._supervision = open_supervision(settings, self._clock)
+        self._max_input = settings.supervision.policy().limits["inputBytes"]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self.failure: BaseException | None = None
+        """Why the supervisor's loop ended by itself."""
+        self._thread: threading.Thread | None = None
+        if drives:
+            self._thread = threading.Thread(target=self._drive, name="ombus-supervisor")
+            self._thread.daemon = True
+            self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process do the work, and close the files. Idempotent."""
+        if self._thread is not None:
+            self._started.wait()
+            with suppress(RuntimeError):  # Its loop is closed: it has ended by itself.
+                if self._loop is not None and self._stop is not None:
+                    self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._thread = None
+        self._supervision.close()
+
+    def delegate(self, key: bytes, asked: DelegateRequest, owner: Ownership) -> DelegationAnswer:
+        """Ask for a delegation and return it as it stands; durable once this returns.
+
+        With the id of an earlier request it is that one.
+
+        Raises:
+            BadRequestOf: an id that is none, or the id of another request.
+        """
+        tenant, _, session = key.decode().partition("/")
+        request_id = asked.id or f"ask:{uuid.uuid4().hex}"
+        if not is_entry_id(request_id) or request_id.startswith(WORKER_ID_PREFIX):
+            raise BadRequestOf("id is no entry id")
+        if not is_child_id(asked.child_id):
+            raise BadRequestOf("childId is no name of a child")
+        unknown = [name for name in asked.limits if name not in HARD]
+        if unknown:
+            raise BadRequestOf(f"limits: there is none called {unknown[0][:64]}")
+        text = concealed(self._settings, asked.input)
+        n_bytes = len(text.encode("utf-8", "replace"))
+        request = DelegationRequested(
+            child_id=asked.child_id,
+            delegation_id=delegation_id(tenant, session, request_id),
+            thread_id=asked.thread_id,
+            input=text if n_bytes <= self._max_input else "",
+            request_entry_id=request_id,
+            mode=asked.mode,
+            lifetime=asked.lifetime,
+            policy=ReportPolicy(
+                report=asked.report,
+                every_turns=asked.milestone.every_turns,
+                when=asked.milestone.when,
+            ),
+            budget_share=asked.budget_share,
+            limits=dict(asked.limits),
+            on_lost=asked.on_lost,
+            input_bytes=n_bytes,
+        )
+        known = self._handle(key, request.delegation_id)
+        if known is None:
+            entry = request_entry(tenant, session, request, self._stamp(), owner)
+            (position,) = self._supervision.append([entry])
+            known = self._folded_handle(key, request.delegation_id, position)
+        if known.child_id != asked.child_id or known.input_bytes != n_bytes:
+            raise BadRequestOf("the session has another request of this id")
+        return _answer(key, known)
+
+    def get(self, key: bytes, delegation: str) -> DelegationAnswer:
+        """Return a delegation as it stands.
+
+        Raises:
+            NoDelegation: there is none.
+        """
+        handle = self._handle(key, delegation)
+        if handle is None:
+            raise NoDelegation(delegation)
+        return _answer(key, handle)
+
+    def wait(self, key: bytes, delegation: str, seconds: float) -> DelegationAnswer:
+        """Return a delegation once it is over, or as it stands after ``seconds``.
+
+        Raises:
+            NoDelegation: there is none.
+        """
+        deadline, pause = time.monotonic() + seconds, FIRST_PAUSE_S
+        while not (found := self.get(key, delegation)).is_over:
+            self._check()
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_S)
+        return found
+
+    def cancel(self, key: bytes, delegation: str, reason: str = "cancelled") -> bool:
+        """End a delegation; say whether this did, ``False`` if it was over already.
+
+        Raises:
+            NoDelegation: there is none.
+        """
+        handle = self._handle(key, delegation)
+        if handle is None:
+            raise NoDelegation(delegation)
+        if handle.is_over:
+            return False
+        tenant, _, session = key.decode().partition("/")
+        said = concealed(self._settings, reason)[:MAX_REASON_CHARS]
+        event = DelegationCancelled(
+            child_id=handle.child_id, delegation_id=handle.id, depth=handle.depth, reason=said
+        )
+        entry = event_entry(
+            tenant,
+            session,
+            event,
+            id=event_id("host", handle.id, "cancelled"),
+            timestamp=self._stamp(),
+        )
+        (position,) = self._supervision.append([entry])
+        # Of a cancel and an end that race, the log says which came first.
+        return self._folded_handle(key, delegation, position).state == "cancelled"
+
+    def alive(self, key: bytes, holder: str, lease_ms: int) -> Position:
+        """Say that whoever runs the parent is alive, for ``lease_ms`` from now."""
+        tenant, _, session = key.decode().partition("/")
+        event = ParentAlive(holder=holder[:MAX_REASON_CHARS], lease_ms=lease_ms)
+        id = event_id("host", "", "alive", uuid.uuid4().hex)
+        entry = event_entry(tenant, session, event, id=id, timestamp=self._stamp())
+        (position,) = self._supervision.append([entry])
+        return position
+
+    def gone(self, key: bytes, reason: str) -> Position:
+        """Say that the parent's run is over: its task children end."""
+        tenant, _, session = key.decode().partition("/")
+        said = concealed(self._settings, reason)[:MAX_REASON_CHARS]
+        event = ParentGone(reason=said)
+        entry = decided(tenant, session, event, self._stamp(), uuid.uuid4().hex)
+        (position,) = self._supervision.append([entry])
+        return position
+
+    def summary(self, key: bytes) -> SummaryAnswer:
+        """Return what became of each child of a session, folded from the log."""
+        tenant, _, session = key.decode().partition("/")
+        with self._supervision.rows(key) as rows:
+            parent = parent_of(rows, key)
+        rows_found = summary(parent, lambda below: self._handles(session_key(tenant, below)))
+        return SummaryAnswer(
+            session=session,
+            children=tuple(
+                msgspec.convert(row, SummaryRow, from_attributes=True) for row in rows_found
+            ),
+        )
+
+    def tree(self, key: bytes) -> TreeAnswer:
+        """Return every delegation below a session."""
+        tenant, _, session = key.decode().partition("/")
+        with self._supervision.rows(key) as rows:
+            ignored = parent_of(rows, key).ignored
+        nodes = tuple(self._node(tenant, handle) for handle in self._handles(key))
+        return TreeAnswer(session=session, nodes=nodes, ignored=dict(ignored))
+
+    def claimable(self, child_id: str) -> Iterator[tuple[bytes, Handle]]:
+        """Yield parent key and delegation of what a child of this name may work for."""
+        for partition in range(self._supervision.log.partitions):
+            with self._supervision.state.snapshot(partition) as rows:
+                found = [*claimable(rows, child_id)]
+            yield from found
+
+    def told(self, key: bytes, offset: int, end: int) -> tuple[list[SupervisionTold], int]:
+        """Return events of a session from ``offset`` on, a page at most, and where to go on."""
+        log = self._supervision.log
+        partition = log.partition_of(key)
+        records = log.read(partition, offset, min(PAGE, max(0, end - offset)))
+        found = [
+            told
+            for record in records
+            if record.key == key and (told := self._told(record)) is not None
+        ]
+        return found, records[-1].offset + 1 if records else offset
+
+    def end(self, key: bytes) -> Position:
+        """Return the position the next event of the session's partition will get."""
+        log = self._supervision.log
+        partition = log.partition_of(key)
+        return Position(log.incarnation, partition, log.end(partition))
+
+    def _told(self, record: LogRecord) -> SupervisionTold | None:
+        try:
+            entry = decode(record.value or b"null")
+        except BadRecord:
+            return None
+        if not isinstance(entry.data, dict):
+            return None
+        shown = redact(entry.data, self._settings.secrets, max_depth=None)
+        assert isinstance(shown, dict)
+        position = Position(self._supervision.log.incarnation, record.partition, record.offset)
+        return SupervisionTold(position=str(position), at_ms=record.at_ms, id=entry.id, event=shown)
+
+    def _node(self, tenant: str, handle: Handle) -> TreeNode:
+        below = self._handles(session_key(tenant, handle.child_session_id))
+        news = handle.news
+        return TreeNode(
+            delegation_id=handle.id,
+            child_id=handle.child_id,
+            state=handle.state,
+            child_session_id=handle.child_session_id,
+            depth=handle.depth,
+            lifetime=handle.lifetime,
+            reason=handle.reason,
+            attempts=0 if handle.lease is None else handle.lease.epoch,
+            total_tokens=handle.total_tokens,
+            turn=news.turn,
+            milestone=self._shown(news.milestone),
+            events=news.n_events,
+            coalesced=news.n_coalesced,
+            is_capped=news.is_capped,
+            requested_ms=handle.requested_ms,
+            ended_ms=handle.ended_ms,
+            children=tuple(self._node(tenant, each) for each in below),
+        )
+
+    def _shown(self, milestone: JsonObject | None) -> JsonObject | None:
+        if milestone is None:
+            return None
+        shown = redact(milestone, self._settings.secrets, max_depth=None)
+        assert isinstance(shown, dict)
+        return shown
+
+    def _handle(self, key: bytes, delegation: str) -> Handle | None:
+        with self._supervision.rows(key) as rows:
+            return handle_of(rows, key, delegation)
+
+    def _handles(self, key: bytes) -> list[Handle]:
+        with self._supervision.rows(key) as rows:
+            return [*handles_of(rows, key)]
+
+    def _folded_handle(self, key: bytes, delegation: str, position: Position) -> Handle:
+        """Return a delegation once ``position`` is folded.
+
+        Raises:
+            Unanswered: whoever supervises did not get on.
+        """
+        deadline = time.monotonic() + self._settings.wait_seconds
+        pause = FIRST_PAUSE_S
+        while self._supervision.folded(position.partition) <= position.offset:
+            self._check()
+            if time.monotonic() >= deadline:
+                raise Unanswered("the supervisor", self._settings.wait_seconds)
+            time.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_S)
+        found = self._handle(key, delegation)
+        if found is None:
+            raise NoDelegation(delegation)
+        return found
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _stamp(self) -> str:
+        return iso(self._clock.now())
+
+    def _drive(self) -> None:
+        async def run() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._started.set()
+            await self._supervision.run(self._stop)
+
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._started.set()
+
+
+def _answer(key: bytes, handle: Handle) -> DelegationAnswer:
+    return DelegationAnswer(
+        session=key.decode().partition("/")[2],
+        delegation_id=handle.id,
+        child_id=handle.child_id,
+        state=handle.state,
+        status=handle.status or "completed" if handle.state == "finished" else handle.state,
+        is_over=handle.is_over,
+        child_session_id=handle.child_session_id,
+        depth=handle.depth,
+        lifetime=handle.lifetime,
+        reason=handle.reason,
+        output=handle.output,
+        total_tokens=handle.total_tokens,
+        usage=handle.usage,
+        limits=handle.limits if handle.admitted_ms is not None else {},
+    )

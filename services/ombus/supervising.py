@@ -1,0 +1,108 @@
+"""Whom sessions may delegate to, as the settings files say it.
+
+::
+
+    [supervision]
+    before = "agency.rules:may_start"
+
+    [supervision.limits]
+    activeChildren = 8
+
+    [supervision.children.scout]
+    report = "milestones"
+    deny = ["bash"]
+
+    [supervision.children.scout.limits]
+    timeoutMs = 600_000
+
+Process settings of whoever supervises; they never reach a fold. A child that is not named here may
+be asked by nobody.
+"""
+
+from typing import Final
+
+import msgspec
+from ombus_schemas.ids import is_child_id
+from ombus_schemas.jsontext import JsonValue
+from ombus_schemas.supervision import Permission, Report
+from ombus_streams.runtime.hooks import SECONDS
+from ombus_streams.supervision.checks import ChildPolicy, HostPolicy
+from ombus_streams.supervision.limits import host_limits
+
+TABLE: Final = "supervision"
+
+
+class ChildSettings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
+    """``[supervision.children.NAME]``."""
+
+    limits: dict[str, int] = {}
+    report: Report = "milestones"
+    """The loudest report it may give."""
+    every_turns: int | None = None
+    session: bool = False
+    """Whether it may outlive the task it was asked for."""
+    budget_share: float | None = None
+    children: tuple[str, ...] = ()
+    """Whom it may ask itself."""
+    allow: tuple[str, ...] | None = None
+    """The tools it may call; every one by default."""
+    deny: tuple[str, ...] = ()
+
+
+class SupervisionSettings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
+    """``[supervision]``."""
+
+    children: dict[str, ChildSettings] = {}
+    limits: dict[str, int] = {}
+    before: str | None = None
+    """``module:function``, asked before a child may start."""
+    after: str | None = None
+    """``module:function``, told how a delegation ended."""
+    hook_seconds: float = SECONDS
+
+    def policy(self) -> HostPolicy:
+        """Return what the checks go by."""
+        return HostPolicy(
+            children={name: _policy(child) for name, child in self.children.items()},
+            limits=host_limits(self.limits),
+            has_hook=self.before is not None,
+        )
+
+
+def supervision_settings(table: JsonValue) -> SupervisionSettings:
+    """Return what the table says.
+
+    Raises:
+        ValueError: by its path.
+    """
+    found = msgspec.convert(table, SupervisionSettings)
+    host_limits(found.limits)
+    for name, child in found.children.items():
+        if not is_child_id(name):
+            raise ValueError(f"children.{name}: that is no name of a child")
+        host_limits(child.limits)
+        if child.budget_share is not None and not 0 < child.budget_share <= 1:
+            raise ValueError(f"children.{name}.budget-share is above 0 and at most 1")
+        unknown = [each for each in child.children if each not in found.children]
+        if unknown:
+            raise ValueError(f"children.{name}.children: {unknown[0]} is no child")
+    return found
+
+
+def _policy(child: ChildSettings) -> ChildPolicy:
+    permissions: tuple[Permission, ...] = ()
+    if child.allow is not None or child.deny:
+        permissions = (Permission(allow=child.allow, deny=child.deny),)
+    return ChildPolicy(
+        limits=child.limits,
+        report=child.report,
+        every_turns=child.every_turns,
+        session=child.session,
+        budget_share=child.budget_share,
+        children=child.children,
+        permissions=permissions,
+    )

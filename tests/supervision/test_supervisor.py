@@ -1,0 +1,260 @@
+"""The supervisor: what it answers, what it ends, and that a restart changes nothing."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ombus_schemas.ids import session_key
+from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.supervision import ParentAlive, ParentGone
+from ombus_streams.runtime.hooks import HostHooks
+from ombus_streams.supervision.handle import Handle, child_session_id
+from ombus_streams.supervision.parent import claimable, handles_of
+from ombus_streams.supervision.summary import ChildSummary, summary
+
+from tests.supervision.office import HOST, Office
+from tests.supervision.telling import PARENT, TENANT, entry_of, request
+
+Open = Callable[..., Office]
+BEFORE = f"{__name__}:before"
+AFTER = f"{__name__}:after"
+TOLD: list[JsonObject] = []
+
+
+def before(asked: JsonObject) -> object:
+    """Say what the input asks for, as a host's function would."""
+    match asked["input"]:
+        case "deny":
+            return {"allow": False, "reason": "not today"}
+        case "raise":
+            raise RuntimeError("broken")
+        case "lower":
+            return {"limits": {"steps": 2}, "input": "changed", "permissions": [{"deny": ["sh"]}]}
+        case "yes":
+            return "yes"
+        case _:
+            return True
+
+
+def after(told: JsonObject) -> None:
+    TOLD.append(told)
+
+
+@pytest.fixture
+def open_office(tmp_path: Path) -> Iterator[Open]:
+    opened: list[Office] = []
+
+    def open_it(hooks: HostHooks | None = None) -> Office:
+        opened.append(Office(tmp_path, HOST, hooks))
+        return opened[-1]
+
+    yield open_it
+    for each in opened:
+        each.close()
+
+
+def summed(office: Office, session: str = PARENT) -> dict[str, ChildSummary]:
+    def children(below: str) -> Iterator[Handle]:
+        key = session_key(TENANT, below)
+        with office.supervision.rows(key) as rows:
+            yield from [*handles_of(rows, key)]
+
+    rows = summary(office.parent(session), children)
+    return {row.child_id: row for row in rows}
+
+
+def test_a_request_is_admitted_and_its_child_session_learns_its_lineage(open_office: Open) -> None:
+    office = open_office()
+    id = office.ask(child_id="lead")
+    handle = office.handle(id)
+    assert handle.state == "admitted"
+    assert handle.limits["activeChildren"] == 2
+    lineage = office.parent(child_session_id(id)).lineage
+    assert lineage is not None
+    assert (lineage.path, lineage.depth, lineage.delegation_id) == (("lead",), 1, id)
+
+
+def test_slots_are_taken_by_admission_and_given_back_by_every_end(open_office: Open) -> None:
+    office = open_office()
+    first, second = office.ask(1), office.ask(2)
+    assert office.handle(office.ask(3)).reason == "slots"
+    office.cancel(first)
+    fourth = office.ask(4)
+    assert office.handle(fourth).state == "admitted"
+    office.claim(second)
+    office.finish(second)
+    office.claim(fourth)
+    office.fail(fourth)
+    assert office.handle(fourth).state == "failed"
+    assert office.parent().open_ids == ()
+    assert [office.handle(office.ask(n)).state for n in (5, 6, 7)] == [
+        "admitted",
+        "admitted",
+        "rejected",
+    ]
+
+
+def test_requests_that_come_together_share_the_slots_there_are(open_office: Open) -> None:
+    office = open_office()
+    office.supervision.append([entry_of(request(n)) for n in range(5)])
+    office.settle()
+    key = session_key(TENANT, PARENT)
+    with office.supervision.rows(key) as rows:
+        states = [handle.state for handle in handles_of(rows, key)]
+    assert states == ["admitted", "admitted", "rejected", "rejected", "rejected"]
+
+
+def test_a_task_over_its_time_fails_and_one_that_outlives_its_task_does_not(
+    open_office: Open,
+) -> None:
+    office = open_office()
+    task = office.ask(1)
+    lasting = office.ask(2, lifetime="session", mode="async")
+    office.claim(task)
+    office.claim(lasting, lease_ms=300_000)
+    office.clock.move(60_000)
+    office.settle()
+    assert (office.handle(task).state, office.handle(task).reason) == ("failed", "timeout")
+    assert office.handle(lasting).state == "started"
+
+
+def test_a_lost_lease_fails_or_waits_to_be_taken_over_as_asked(open_office: Open) -> None:
+    office = open_office()
+    failing, waiting = office.ask(1, on_lost="fail"), office.ask(2)
+    office.claim(failing)
+    office.claim(waiting)
+    office.clock.move(5_000)
+    office.settle()
+    assert office.handle(failing).state == "started"
+    office.clock.move(1)
+    office.settle()
+    assert (office.handle(failing).state, office.handle(failing).reason) == (
+        "failed",
+        "lease_lost",
+    )
+    office.claim(waiting, epoch=2)
+    office.finish(waiting, epoch=1)
+    assert office.handle(waiting).state == "started"
+    office.finish(waiting, epoch=2)
+    assert office.handle(waiting).state == "finished"
+    assert office.parent().ignored == {"stale": 1}
+
+
+def test_a_heartbeat_keeps_the_lease(open_office: Open) -> None:
+    office = open_office()
+    id = office.ask(1, on_lost="fail")
+    office.claim(id)
+    for _ in range(3):
+        office.clock.move(4_000)
+        office.beat(id)
+    assert office.handle(id).state == "started"
+
+
+def test_the_end_of_a_parent_ends_its_tasks_down_the_tree(open_office: Open) -> None:
+    office = open_office()
+    lead = office.ask(1, "lead")
+    office.claim(lead, lease_ms=60_000)
+    below = child_session_id(lead)
+    task = office.ask(1, "scout", below)
+    lasting = office.ask(2, "scout", below, lifetime="session", mode="async")
+    assert office.handle(task, below).depth == 2
+    office.cancel(lead)
+    office.clock.move(1_000)
+    office.settle()
+    assert office.handle(task, below).state == "cancelled"
+    assert office.handle(task, below).reason == "parent_ended"
+    assert office.handle(lasting, below).state == "admitted"
+    late = office.ask(3, "scout", below)
+    assert office.handle(late, below).state == "cancelled"
+
+
+def test_a_parent_that_stops_saying_that_it_lives_loses_its_tasks(open_office: Open) -> None:
+    office = open_office()
+    office.say(ParentAlive(holder="one", lease_ms=3_000))
+    id = office.ask(1)
+    office.clock.move(3_000)
+    office.settle()
+    assert office.handle(id).state == "admitted"
+    office.clock.move(1)
+    office.settle()
+    assert (office.handle(id).state, office.handle(id).reason) == ("cancelled", "lease_lost")
+    office.say(ParentAlive(holder="two", lease_ms=3_000))
+    assert office.handle(office.ask(2)).state == "admitted"
+    office.say(ParentGone(reason="done"))
+    assert office.parent().open_ids == ()
+
+
+def test_a_hook_may_deny_lower_and_replace_and_a_broken_one_denies(open_office: Open) -> None:
+    office = open_office(HostHooks(BEFORE, None))
+    lowered = office.handle(office.ask(1, input="lower"))
+    assert (lowered.state, lowered.limits["steps"], lowered.input) == ("admitted", 2, "changed")
+    assert [permission.deny for permission in lowered.permissions] == [("sh",)]
+    for n, said in enumerate(("deny", "raise", "yes"), 2):
+        handle = office.handle(office.ask(n, input=said))
+        assert (handle.state, handle.reason) == ("rejected", "hook")
+    assert summed(office)["scout"] == ChildSummary(
+        child_id="scout", attempts=3, retries=0, failures=0, failure_radius=0, outcome="rejected"
+    )
+
+
+def test_the_hook_after_is_told_every_end_also_after_a_restart(open_office: Open) -> None:
+    TOLD.clear()
+    office = open_office(HostHooks(None, AFTER))
+    id = office.ask(1)
+    office.cancel(id)
+    rejected = office.ask(2, "nobody")
+    assert [told["delegationId"] for told in TOLD] == [id, rejected]
+    assert [told["state"] for told in TOLD] == ["cancelled", "rejected"]
+
+
+def test_a_summary_counts_attempts_retries_failures_and_the_last_radius(
+    open_office: Open,
+) -> None:
+    office = open_office()
+    first = office.ask(1, "lead")
+    office.claim(first, lease_ms=60_000)
+    below = child_session_id(first)
+    for n in (1, 2):
+        office.claim(office.ask(n, "scout", below), below, lease_ms=60_000)
+    assert summed(office)["lead"].outcome == "running"
+    office.fail(first)
+    assert summed(office)["lead"] == ChildSummary(
+        child_id="lead", attempts=1, retries=0, failures=1, failure_radius=2, outcome="failed"
+    )
+    office.clock.move(1_000)
+    office.settle()
+    second = office.ask(2, "lead")
+    office.claim(second)
+    office.fail(second)
+    assert summed(office)["lead"] == ChildSummary(
+        child_id="lead", attempts=2, retries=1, failures=2, failure_radius=0, outcome="failed"
+    )
+    third = office.ask(3, "lead")
+    office.claim(third)
+    office.finish(third)
+    assert summed(office)["lead"].outcome == "completed"
+
+
+def test_what_may_be_claimed_is_found_by_the_child_s_name(open_office: Open) -> None:
+    office = open_office()
+    id = office.ask(1)
+    key = session_key(TENANT, PARENT)
+
+    def found(child_id: str) -> list[str]:
+        with office.supervision.rows(key) as rows:
+            return [handle.id for _, handle in claimable(rows, child_id)]
+
+    assert (found("scout"), found("lead")) == ([id], [])
+    office.cancel(id)
+    assert found("scout") == []
+
+
+def test_a_restart_folds_on_and_decides_nothing_twice(open_office: Open) -> None:
+    office = open_office()
+    ids = [office.ask(1), office.ask(2, "nobody")]
+    before_it = [office.handle(id) for id in ids]
+    n_events = sum(office.supervision.log.end(each) for each in range(2))
+    office.restart()
+    office.settle()
+    assert [office.handle(id) for id in ids] == before_it
+    assert sum(office.supervision.log.end(each) for each in range(2)) == n_events
