@@ -242,3 +242,5 @@ class Problem(Api, frozen=True, kw_only=True):
     """Of an append: what became of each entry. Those that could be taken were."""
     folded: str | None = None
     """Of ``behind``: how far the fold has come."""
+    end: str | None = None
+    """Of ``behind``, while a partition catches up: how far it has to come."""

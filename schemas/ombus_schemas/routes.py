@@ -302,6 +302,7 @@ STATUS_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A bug of ours"),
     "behind": (503, "The fold has not come so far yet"),
+    "moving": (503, "The session moves to another gateway"),
     "busy": (503, "Too much is under way"),
     "storage": (503, "The log cannot be written or read now"),
 }

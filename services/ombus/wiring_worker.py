@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ombus_streams.engine.kafka.threads import Threads
     from ombus_streams.engine.kafka.worker import Worker
 
-__all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "state_folder"]
+__all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "staff_for", "state_folder"]
 
 ROLE_NAMES: Final = ("observer", "reflector", "dropper", "compactor", "projector", "all")
 KAFKA_FOLDER: Final = "kafka"
@@ -96,7 +96,7 @@ async def run_workers(
                 fold=FoldOptions(ahead=settings.models.ahead),
                 limits=RunLimits(max_runs=caps.max_runs, max_tenant_runs=caps.max_tenant_runs),
             )
-            staff = _staff(settings, clock, environ, computing)
+            staff = staff_for(settings, clock, environ, computing)
             interpreter = Interpreter(staff, clock, secrets=settings.secrets)
             return Worker(
                 ROLES[role], options, connection, log, letters, state, interpreter, clock,
@@ -130,7 +130,7 @@ async def _run(
             raise each
 
 
-def _staff(
+def staff_for(
     settings: ProcessSettings, clock: Clock, environ: Mapping[str, str], computing: "Threads"
 ) -> Staff:
     """Return who does the work; the model-free provider computes, so it does that in a thread."""

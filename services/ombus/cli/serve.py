@@ -1,13 +1,17 @@
-"""``ombus serve``: the HTTP API over the data folder, which this process also folds."""
+"""``ombus serve``: the HTTP API over the data folder, which this process folds, or over Kafka."""
 
+import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
 from ombus.cli.options import Data, Json
 from ombus.cli.output import note, say, say_json
-from ombus.cli.shell import settings_for
+from ombus.cli.shell import connection_for_command, settings_for
+
+KAFKA: Final = "On Kafka"
 
 
 def serve(
@@ -39,10 +43,78 @@ def serve(
     wait: Annotated[
         float, typer.Option("--wait", metavar="N", min=0, help="Seconds to wait for the folder.")
     ] = 10.0,
+    kafka: Annotated[
+        bool,
+        typer.Option("--kafka", help="Over the log on Kafka.", rich_help_panel=KAFKA),
+    ] = False,
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            metavar="HOST:PORT",
+            help="Brokers, as `ombus worker` takes them; implies --kafka.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            "--instance",
+            metavar="NAME",
+            help="Names this gateway and its rows, the same after every start. Default: the host.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = None,
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            metavar="NAME",
+            help="projector: fold and answer. all: also do the work of every worker.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = "projector",
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            metavar="URL",
+            help="Where other gateways reach this one. Default: where it listens.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = None,
+    peer_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--peer-secret-file",
+            metavar="FILE",
+            help="What gateways know each other by. Default: one in the data folder.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = None,
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic", metavar="NAME", help="Where the entries are.", rich_help_panel=KAFKA
+        ),
+    ] = ENTRIES,
+    dead_letters: Annotated[
+        str,
+        typer.Option(
+            "--dead-letters",
+            metavar="NAME",
+            help="Where what is no entry goes.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = DEAD_LETTERS,
     json: Json = False,
     data: Data = None,
 ) -> None:
-    """Serve the HTTP API over the data folder, fold it and run its workers, until terminated."""
+    """Serve the HTTP API over the data folder, fold it and run its workers, until terminated.
+
+    With --kafka the log is Kafka's, and several gateways share it: each folds the partitions that
+    the group gives it, and passes requests for the others on to whoever has them.
+    """
     import asyncio
 
     from ombus.cli.extras import required
@@ -51,8 +123,16 @@ def serve(
     settings = settings_for(context, data, quiet=False)
     with required("gateway"):
         from ombus.gateway.limits import Limits
-        from ombus.gateway.serving import Listening, Server, open_gateway
+        from ombus.gateway.serving import (
+            Listening,
+            Server,
+            address_of,
+            listen,
+            open_gateway,
+            open_shared_gateway,
+        )
         from ombus.gateway.serving import serve as run
+        from ombus.wiring_gateway import Sharing
     if (cert is None) != (key is None):
         raise BadSetting("--cert and --key", "are given together")
     listening = Listening(host=host, port=port, cert=cert, key=key)
@@ -62,24 +142,43 @@ def serve(
         max_body_bytes=max_body,
         max_tails=max_tails,
     )
-    gateway = open_gateway(settings, listening, limits, folds=not beside, wait_seconds=wait)
+    listener: socket.socket | None = None
+    where = str(settings.folder)
+    if kafka or servers is not None:
+        if beside:
+            raise BadSetting("--beside", "is of a data folder; on Kafka every gateway folds")
+        if advertise is None and host in ("0.0.0.0", "::"):
+            raise BadSetting(f"--host {host}", "is no address for other gateways: --advertise one")
+        connection = connection_for_command(context, servers)
+        sharing = Sharing(
+            instance=instance or socket.gethostname(),
+            role=role,
+            topic=topic,
+            dead_letters=dead_letters,
+        )
+        listener = listen(listening)
+        address = advertise or address_of(listening, listener.getsockname()[1])
+        gateway = open_shared_gateway(
+            settings, connection, sharing, address.rstrip("/"), listening, limits, peer_secret_file
+        )
+        where = f"topic {topic} at {connection.bootstrap_servers}"
+    else:
+        gateway = open_gateway(settings, listening, limits, folds=not beside, wait_seconds=wait)
 
     def ready(bound: int) -> None:
-        scheme = "http" if cert is None else "https"
-        named = f"[{host}]" if ":" in host else host
-        url = f"{scheme}://{named}:{bound}"
+        url = address_of(listening, bound)
         is_open = gateway.is_open
         if json:
             instance = gateway.instance
             say_json({"ready": True, "url": url, "instance": instance, "tokens": not is_open})
         else:
-            say(f"ready: {url} over {settings.folder}; Ctrl-C ends it")
+            say(f"ready: {url} over {where}; Ctrl-C ends it")
         if is_open:
             note(
                 "no token exists, so whoever reaches this loopback address may do everything; "
                 "`ombus token create` ends that"
             )
 
-    asyncio.run(run(Server(gateway, listening, ready), gateway))
+    asyncio.run(run(Server(gateway, listening, ready), gateway, listener))
     if not json:
         say("stopped")

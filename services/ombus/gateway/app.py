@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -19,8 +19,10 @@ import structlog
 from ombus_schemas import api
 from ombus_schemas.api import ApiRole
 from ombus_schemas.ids import is_key_part, session_key
+from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.openapi import document
 from ombus_schemas.routes import ROUTES, Route
+from ombus_streams.runtime.errors import NotServed
 from ombus_streams.runtime.ports import Position
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,14 +31,18 @@ from starlette.responses import Response
 from starlette.routing import Route as Endpoint
 
 from ombus.gateway import appending, reads, scoping, steering
-from ombus.gateway.calls import Call, Claim, body_of, claim_of, query_of
+from ombus.gateway.calls import Body, Call, Claim, claim_of, query_of
 from ombus.gateway.events import tail
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits, Rate
 from ombus.gateway.metrics import Metrics
+from ombus.gateway.peers import PARTITIONS
 from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
 from ombus.gateway.tokens import Principal, Tokens
+
+if TYPE_CHECKING:
+    from ombus.gateway.routing import Router
 
 MAX_REMEMBERED: Final = 10_000
 """Sessions whose last append is remembered, to be folded before the next one."""
@@ -57,10 +63,13 @@ class Gateway:
         *,
         is_open: bool = False,
         instance: str | None = None,
+        router: "Router | None" = None,
     ) -> None:
+        """``router``: other gateways share the log, and each session is one's to answer for."""
         self.host, self.tokens, self.limits = host, tokens, limits
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
+        self.router = router
         self.metrics = Metrics(self)
         self._may_be_open, self._trusts = is_open, False
         self._rate = Rate(limits.requests_per_second, limits.burst)
@@ -88,6 +97,8 @@ class Gateway:
 
     def identify(self, claim: Claim) -> Principal | None:
         """Return who calls, or ``None``."""
+        if claim.vouched is not None:
+            return claim.vouched
         if self.is_open:
             # A page in a browser may reach a loopback address, also under a name of its own.
             if not is_loopback(claim.host) or not (claim.origin is None or _is_ours(claim.origin)):
@@ -116,6 +127,8 @@ class Gateway:
 
     async def close(self) -> None:
         await self.hub.close()
+        if self.router is not None:
+            await self.router.close()
         await self.host.stop()
         self.tokens.close()
 
@@ -128,9 +141,9 @@ class Gateway:
                     raise ApiError("busy", "too many requests are under way", retry_after=1)
                 self._n_requests += 1
                 try:
-                    call = await self._call(route, request)
-                    caller = call.principal.id
-                    response = await self._answer(call)
+                    claim, principal = self._caller(request)
+                    caller = principal.id
+                    response = await self._response(route, request, claim, principal)
                 finally:
                     self._n_requests -= 1
             except Exception as error:
@@ -139,7 +152,9 @@ class Gateway:
                     _log.exception("request.failed", route=route.name, request_id=request_id)
                     refusal = ApiError("internal")
                 response = respond(refusal, request_id)
-            response.headers["X-Request-Id"] = request_id
+            # Of what another gateway answered, the problem in the body names its own.
+            request_id = response.headers.setdefault("X-Request-Id", request_id)
+            response.headers.setdefault("Ombus-Answered-By", self.instance)
             response.headers["Ombus-Instance"] = self.instance
             seconds = time.perf_counter() - started
             self.metrics.answered(route.name, response.status_code, seconds)
@@ -155,30 +170,74 @@ class Gateway:
 
         return endpoint
 
-    async def _call(self, route: Route, request: Request) -> Call:
-        claim = claim_of(request)
+    def _caller(self, request: Request) -> tuple[Claim, Principal]:
+        vouched = self.router.peers.principal(request) if self.router is not None else None
+        claim = claim_of(request, vouched)
         principal = self.identify(claim)
         if principal is None:
             raise ApiError("unauthorized")
-        wait = self._rate.wait_of(principal.id) or self._tenant_rate.wait_of(principal.tenant)
-        if wait:
-            raise ApiError("too_many_requests", retry_after=wait)
-        key = await self._admitted(route, request, principal)
-        query = query_of(route.params, request.query_params)
-        body = b""
-        if route.body is not None:
+        if vouched is None:
+            wait = self._rate.wait_of(principal.id) or self._tenant_rate.wait_of(principal.tenant)
+            if wait:
+                raise ApiError("too_many_requests", retry_after=wait)
+        return claim, principal
+
+    async def _response(
+        self, route: Route, request: Request, claim: Claim, principal: Principal
+    ) -> Response:
+        """Answer here, or let the owner of the session answer."""
+        limits = self.limits
+        body = Body(request, route, limits.max_body_bytes, limits.body_seconds)
+        deadline = time.monotonic() + FOLD_SECONDS
+        while True:
+            response = await self._elsewhere(route, request, claim, principal, body)
+            if response is not None:
+                return response
             try:
-                async with asyncio.timeout(self.limits.body_seconds):
-                    body = await body_of(request, self.limits.max_body_bytes)
-            except TimeoutError as error:
-                raise ApiError("body_timeout") from error
+                call = await self._call(route, request, claim, principal, body)
+                return await self._answer(call, request)
+            except NotServed:
+                # The session moved meanwhile: a read may be asked of its new owner.
+                is_late = time.monotonic() > deadline
+                if route.method != "GET" or claim.vouched is not None or is_late:
+                    raise
+
+    async def _elsewhere(
+        self, route: Route, request: Request, claim: Claim, principal: Principal, body: Body
+    ) -> Response | None:
+        """Return the answer of the gateway that owns the session; ``None``: this one does."""
+        router, session = self.router, request.path_params.get("session", "")
+        if router is None or not route.of_session or not is_key_part(session):
+            return None
+        key = session_key(principal.tenant, session)
+        if claim.vouched is not None:
+            router.check(key)
+            return None
+        owner = await router.owner(key)
+        if owner is None:
+            return None
+
+        def may_go_on() -> bool:
+            now = self.identify(claim)
+            return not self.hub.is_closed and now is not None and now.id == principal.id
+
+        if not route.streams:
+            return await router.passed_on(request, principal, key, await body.read(), owner)
+        if self.hub.n_tails + router.n_relayed >= self.limits.max_tails:
+            raise ApiError("busy", "too many tails are open", retry_after=5)
+        return await router.passed_on(request, principal, key, b"", owner, may_go_on)
+
+    async def _call(
+        self, route: Route, request: Request, claim: Claim, principal: Principal, body: Body
+    ) -> Call:
+        key = await self._admitted(route, request, principal)
         return Call(
             route=route,
             principal=principal,
             key=key,
             path=request.path_params,
-            query=query,
-            body=body,
+            query=query_of(route.params, request.query_params),
+            body=await body.read(),
             claim=claim,
             last_event_id=request.headers.get("last-event-id"),
         )
@@ -210,7 +269,7 @@ class Gateway:
     async def _is_there(self, key: bytes) -> bool:
         return await self.host.call(lambda: reads.is_there(self.host.desk, key))
 
-    async def _answer(self, call: Call) -> Response:
+    async def _answer(self, call: Call, request: Request) -> Response:
         match call.route.name:
             case "append":
                 return await self._append(call)
@@ -219,9 +278,7 @@ class Gateway:
                     raise ApiError("busy", "too many tails are open", retry_after=5)
                 return await tail(self, call)
             case "sessions":
-                return _json(
-                    await self.host.call(lambda: reads.sessions(self.host.desk, call, self.limits))
-                )
+                return await self._sessions(call, request)
             case "flush":
                 return _json(await steering.flush(self.host, call, self.limits))
             case "compact":
@@ -240,11 +297,31 @@ class Gateway:
             case _:
                 return await self._read(call)
 
+    async def _sessions(self, call: Call, request: Request) -> Response:
+        router, limits = self.router, self.limits
+
+        async def own() -> api.SessionsAnswer:
+            return await self.host.call(lambda: reads.sessions(self.host.desk, call, limits))
+
+        if router is None:
+            return _json(await own())
+        if call.claim.vouched is not None:
+            served = router.served
+            response = _json(await own())
+            numbers = sorted(served & router.served)
+            response.headers[PARTITIONS] = " ".join(map(str, numbers))
+            return response
+        limit = min(call.whole("limit") or reads.DEFAULT_PAGE, limits.max_page)
+        return _json(await router.sessions(request, call.principal, own, limit))
+
     async def _read(self, call: Call) -> Response:
         at_least = call.text("atLeast")
         if at_least is not None:
             position = self.host.position_of(at_least, call.key)
-            end = await self.host.call(lambda: self.host.engine.log.end(position.partition))
+            if await self.host.folded(position.partition) <= position.offset:
+                end = await self.host.call(lambda: self.host.engine.log.end(position.partition))
+            else:
+                end = position.offset + 1
             if position.offset >= end:
                 raise ApiError("bad_position", "it lies past the end of the log")
             asked = call.number("waitSeconds")
@@ -294,11 +371,12 @@ class Gateway:
         return Response(b'{"live":true}', media_type=JSON)
 
     async def _ready(self, request: Request) -> Response:
-        lag = await self.host.call(self.host.engine.lag) if self.host.is_ready else None
-        body = msgspec.json.encode(
-            {"ready": self.host.is_ready, "lag": lag, "instance": self.instance}
-        )
-        return Response(body, 200 if self.host.is_ready else 503, media_type=JSON)
+        is_ready = self.host.is_ready and (self.router is None or self.router.has_joined)
+        lag = await self.host.call(self.host.engine.lag) if is_ready else None
+        said: JsonObject = {"ready": is_ready, "lag": lag, "instance": self.instance}
+        if self.router is not None:
+            said["partitions"] = [*sorted(self.router.served)]
+        return Response(msgspec.json.encode(said), 200 if is_ready else 503, media_type=JSON)
 
     async def _openapi(self, request: Request) -> Response:
         return Response(msgspec.json.encode(document()), media_type=JSON)

@@ -1,5 +1,6 @@
 """One request that is allowed: who asks what of which session, and its query and body, typed."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import TypeAlias, TypeVar
 
@@ -11,7 +12,7 @@ from ombus.gateway.problems import ApiError
 from ombus.gateway.tokens import Principal
 
 Value: TypeAlias = str | int | float | bool
-Body = TypeVar("Body")
+Decoded = TypeVar("Decoded")
 
 _TYPE_BY_NAME: Mapping[str, type[Value]] = {
     "string": str,
@@ -28,6 +29,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     origin: str | None
     """The page a browser sends it for; programs say none."""
+    vouched: Principal | None = None
+    """Another gateway has identified the caller, and asks in its name."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         value = self.query.get(name)
         return float(value) if isinstance(value, int | float) else None
 
-    def decoded(self, kind: type[Body]) -> Body:
+    def decoded(self, kind: type[Decoded]) -> Decoded:
         """Return the body; an empty one is an empty object.
 
         Raises:
@@ -70,13 +73,37 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             raise ApiError("bad_request", fact) from error
 
 
-def claim_of(request: Request) -> Claim:
+class Body:
+    """The body of one request, read when it is wanted and kept then."""
+
+    def __init__(self, request: Request, route: Route, max_bytes: int, seconds: float) -> None:
+        self._request, self._route = request, route
+        self._max_bytes, self._seconds = max_bytes, seconds
+        self._read: bytes | None = None
+
+    async def read(self) -> bytes:
+        """Return the body, empty if the route takes none.
+
+        Raises:
+            ApiError: ``too_large``, ``body_timeout``, or ``bad_request``.
+        """
+        if self._read is None and self._route.body is not None:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    self._read = await body_of(self._request, self._max_bytes)
+            except TimeoutError as error:
+                raise ApiError("body_timeout") from error
+        return self._read or b""
+
+
+def claim_of(request: Request, vouched: Principal | None = None) -> Claim:
     """Return the claim of a request, to be judged."""
     said = request.headers.get("authorization", "")
     return Claim(
         token=said.removeprefix("Bearer ").strip(),
         host=request.headers.get("host", ""),
         origin=request.headers.get("origin"),
+        vouched=vouched,
     )
 
 

@@ -11,11 +11,13 @@ from ombus_schemas.api import EntryResult, Problem
 from ombus_schemas.errors import ContractError
 from ombus_schemas.routes import STATUS_BY_CODE
 from ombus_streams.memory.errors import MemoryFault
-from ombus_streams.runtime.errors import RuntimeFault
+from ombus_streams.runtime.errors import NotServed, RuntimeFault
 from starlette.responses import Response
 
 from ombus.operator.errors import BadPosition, NoLeaf, NoSession, PositionGone
 
+UNTOUCHED: Final = "ombus-untouched"
+"""Header, between gateways: nothing was done, so the same may be asked again."""
 TYPE: Final = "urn:ombus:problem:"
 MEDIA: Final = "application/problem+json"
 
@@ -31,10 +33,13 @@ class ApiError(Exception):
         retry_after: float | None = None,
         results: tuple[EntryResult, ...] = (),
         folded: str | None = None,
+        end: str | None = None,
+        is_untouched: bool = False,
     ) -> None:
         super().__init__(code, detail)
         self.code, self.detail, self.retry_after = code, detail, retry_after
-        self.results, self.folded = results, folded
+        self.results, self.folded, self.end = results, folded, end
+        self.is_untouched = is_untouched
 
 
 def not_found() -> ApiError:
@@ -55,6 +60,11 @@ def known(error: Exception) -> ApiError | None:
             return ApiError("position_gone", "read without it for a position of this log")
         case BadPosition():
             return ApiError("bad_position", "give one that a read or an append returned")
+        case NotServed(folded=None):
+            return ApiError("moving", "nothing was done: ask again", retry_after=1)
+        case NotServed():
+            folded, end = str(error.folded), str(error.end)
+            return ApiError("behind", str(error), retry_after=1, folded=folded, end=end)
         case RuntimeFault() | OSError():
             return ApiError("storage", type(error).__name__, retry_after=1)
         case ContractError():
@@ -77,6 +87,7 @@ def respond(error: ApiError, request_id: str) -> Response:
         detail=error.detail,
         results=error.results,
         folded=error.folded,
+        end=error.end,
     )
     headers: dict[str, str] = {}
     if error.retry_after is not None:
@@ -85,4 +96,6 @@ def respond(error: ApiError, request_id: str) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if error.code in ("too_large", "body_timeout"):
         headers["Connection"] = "close"
+    if error.is_untouched:
+        headers[UNTOUCHED] = "1"
     return Response(msgspec.json.encode(problem), status, headers, MEDIA)

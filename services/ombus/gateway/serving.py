@@ -1,4 +1,7 @@
-"""A gateway on a socket: who may be let in without a token, how it starts and how it ends."""
+"""A gateway on a socket: who may be let in without a token, how it starts and how it ends.
+
+On Kafka it listens before it joins the others: its address is what it says of itself there.
+"""
 
 import asyncio
 import socket
@@ -19,6 +22,8 @@ from ombus.gateway.tokens import Tokens
 from ombus.operator.serving import SIGNALS, own
 from ombus.settings import BadSetting, ProcessSettings
 from ombus.wiring import open_engine
+from ombus.wiring_gateway import Sharing, open_kafka_engine
+from ombus.wiring_kafka import Connection
 
 GRACE_SECONDS: Final = 5
 KEEP_ALIVE_SECONDS: Final = 30
@@ -51,6 +56,65 @@ def open_gateway(
         BadSetting: there is no token, and others than this machine could reach it.
         Busy: somebody else owns the folder.
     """
+    tokens, is_open = _tokens(settings, listening)
+    engine = own(settings, wait_seconds) if folds else open_engine(settings, owns=False)
+    host = Host(settings, engine, folds=folds, threads=limits.threads)
+    return Gateway(host, tokens, limits, is_open=is_open)
+
+
+def open_shared_gateway(
+    settings: ProcessSettings,
+    connection: Connection,
+    sharing: Sharing,
+    address: str,
+    listening: Listening,
+    limits: Limits,
+    peer_secret_file: Path | None = None,
+) -> Gateway:
+    """Return a gateway over a log on Kafka that it shares with others, who reach it at ``address``.
+
+    Raises:
+        BadSetting: as ``open_gateway``, or the secret of the gateways cannot be read.
+        BrokerError, StoreError: see their way out.
+    """
+    from ombus.gateway.peers import Peers, peer_secret
+    from ombus.gateway.routing import Router
+
+    tokens, is_open = _tokens(settings, listening)
+    try:
+        peers = Peers(peer_secret(settings.folder, peer_secret_file))
+    except (OSError, ValueError) as error:
+        raise BadSetting("peer-secret-file", f"cannot be used: {error}") from error
+    engine = open_kafka_engine(settings, connection, sharing, address)
+    works = sharing.role == "all"
+    host = Host(settings, engine, folds=True, works=works, threads=limits.threads)
+    router = Router(engine, peers, address, limits.send_seconds)
+    return Gateway(host, tokens, limits, is_open=is_open, instance=sharing.instance, router=router)
+
+
+def listen(listening: Listening) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        BadSetting: somebody else listens there, or nobody can.
+    """
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    try:
+        return socket.create_server((listening.host, listening.port), family=family)
+    except OSError as error:
+        fact = f"cannot be listened on: {error.strerror}"
+        raise BadSetting(f"--port {listening.port}", fact) from error
+
+
+def address_of(listening: Listening, port: int) -> str:
+    """Return the URL under which a gateway is reached where it listens."""
+    scheme = "http" if listening.cert is None else "https"
+    named = f"[{listening.host}]" if ":" in listening.host else listening.host
+    return f"{scheme}://{named}:{port}"
+
+
+def _tokens(settings: ProcessSettings, listening: Listening) -> tuple[Tokens, bool]:
+    """Return the tokens, and whether none is needed while there is none."""
     tokens = Tokens(settings.folder)
     is_open = is_loopback(listening.host)
     if not is_open and tokens.is_empty():
@@ -59,9 +123,7 @@ def open_gateway(
             f"--host {listening.host}",
             "lets other machines in, and there is no token: `ombus token create` makes one",
         )
-    engine = own(settings, wait_seconds) if folds else open_engine(settings, owns=False)
-    host = Host(settings, engine, folds=folds, threads=limits.threads)
-    return Gateway(host, tokens, limits, is_open=is_open)
+    return tokens, is_open
 
 
 class Server(uvicorn.Server):
@@ -119,8 +181,10 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve(server: Server, gateway: Gateway) -> None:
+async def serve(server: Server, gateway: Gateway, listener: socket.socket | None = None) -> None:
     """Serve until a signal, or until the engine fails; then that error is raised.
+
+    ``listener``: a socket that listens already; it is closed at the end.
 
     Raises: what ended the engine.
     """
@@ -133,7 +197,7 @@ async def serve(server: Server, gateway: Gateway) -> None:
 
     watching = asyncio.create_task(watch())
     try:
-        await server.serve()
+        await server.serve(sockets=None if listener is None else [listener])
     finally:
         watching.cancel()
     if gateway.host.failure is not None:

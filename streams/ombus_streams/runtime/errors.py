@@ -19,7 +19,7 @@ A run that fails leaves no trace: what it collected is discarded (S15).
 
 from typing import Literal
 
-from ombus_streams.runtime.ports import PositionRow
+from ombus_streams.runtime.ports import Position, PositionRow
 
 FailureKind = Literal["transient", "provider", "protocol"]
 """``transient``: S23.1 would retry. ``provider``: an error it would not. ``protocol``: the model
@@ -67,11 +67,17 @@ class WorkerFailed(RetryableError):
 class NotServed(RetryableError):
     """A partition that cannot be read here now: it moves, or its fold has not caught up.
 
-    ``folded`` and ``end`` are offsets; ``None``: it is not this process's to know.
+    ``folded`` and ``end`` are the first positions that are not folded, and not on the log, when
+    the fold began to catch up; ``None``: this process does not know.
     """
 
-    def __init__(self, partition: int, folded: int | None = None, end: int | None = None) -> None:
-        fact = "moves" if folded is None else f"has folded {folded:,} of {end or 0:,} records"
+    def __init__(
+        self, partition: int, folded: Position | None = None, end: Position | None = None
+    ) -> None:
+        fact = "moves"
+        if folded is not None:
+            of_all = "" if end is None else f" of {end.offset:,}"
+            fact = f"has folded {folded.offset:,}{of_all} records"
         super().__init__(f"partition {partition} {fact}: ask again", 1_000)
         self.partition, self.folded, self.end = partition, folded, end
 

@@ -104,9 +104,10 @@ class KafkaEngine:
             raise NotServed(partition)
         opened = worker.partition(partition)
         if opened is None:
-            raise NotServed(partition, 0)
+            raise NotServed(partition)
         if not opened.is_ready:
-            raise NotServed(partition, opened.next_offset, opened.end)
+            folded, end = self._at(partition, opened.next_offset), self._at(partition, opened.end)
+            raise NotServed(partition, folded, end)
         return opened
 
     def folded(self, partition: int) -> int:
@@ -138,8 +139,7 @@ class KafkaEngine:
         with self.rows(partition) as rows:
             row = rows.position()
             offset = row.next_offset if row else 0
-            position = Position(self.log.incarnation, partition, offset)
-            yield Reading(Session(key, Overlay(rows)), position)
+            yield Reading(Session(key, Overlay(rows)), self._at(partition, offset))
 
     @contextmanager
     def rows(self, partition: int) -> Iterator[Snapshot]:
@@ -176,6 +176,9 @@ class KafkaEngine:
         """Close rows and logs. Idempotent; ``run`` must be over."""
         for close in self._closing:
             close()
+
+    def _at(self, partition: int, offset: int) -> Position:
+        return Position(self.log.incarnation, partition, offset)
 
     def _tell(self) -> None:
         with self._news:
