@@ -77,6 +77,27 @@ def apply(
 
 
 @app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the new topic.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", metavar="N", min=1, help="For ever: grow by a new topic.")
+    ],
+    servers: Servers = None,
+    json: Json = False,
+) -> None:
+    """Make another topic for entries, to restore an archive into or to grow to more partitions.
+
+    Growing: `topics create`, `replay --from kafka --to kafka` into it, stop the writers, replay
+    once more for the rest, then name it with `--topic` everywhere.
+    """
+    from ombus.wiring_kafka import create_topic
+
+    connection = connection_for_command(context, servers)
+    _say(create_topic(connection, name, partitions), as_json=json)
+
+
+@app.command()
 def acl(
     context: typer.Context,
     servers: Servers = None,
