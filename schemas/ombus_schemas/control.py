@@ -93,13 +93,14 @@ def invalidation_of(data: JsonObject) -> SourcesInvalidated | None:
         return None
     return SourcesInvalidated(
         ids=tuple(item for item in ids if isinstance(item, str)),
-        reason=_reason(data.get("reason")),
+        reason=reason_of(data.get("reason")),
         hold=data.get("hold") is True,
         derived_from=_origin(data.get("derivedFrom")),
     )
 
 
-def _reason(value: JsonValue) -> InvalidationReason:
+def reason_of(value: JsonValue) -> InvalidationReason:
+    """Return the reason that ``value`` is; what is none counts as ``revoked``."""
     match value:
         case "corrected":
             return "corrected"

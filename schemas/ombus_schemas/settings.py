@@ -12,7 +12,7 @@ from typing import Final, Literal, TypedDict
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ombus_schemas.ids import is_principal_id, is_scope_id
+from ombus_schemas.ids import is_key_part, is_principal_id, is_scope_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
 
 PROVIDER_KEY: Final = "observational-memory"
@@ -128,6 +128,13 @@ class RetrievalSettings(msgspec.Struct, kw_only=True, frozen=True, rename="camel
     """Has no upper bound here; a page above 100 fails when it is asked for."""
 
 
+class FunnelSettings(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """Where copies of what is said in the session go."""
+
+    workspace: str | None = None
+    """A session of the same tenant; ``None``, or the session itself: nowhere."""
+
+
 class SharedScope(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """A scope of another session that this one declares it reads."""
 
@@ -161,6 +168,7 @@ class MemorySettings(msgspec.Struct, kw_only=True, frozen=True, rename="camel", 
     observer_chunk_max_tokens: int | None = None
     """``None``: a share of the worker model's window, see ``chunk_max_tokens``."""
     shared_scopes: tuple[SharedScope, ...] = ()
+    funnel: FunnelSettings = FunnelSettings()
     context_window_source: WindowSource = "model"
     """``model``: what is known of the session's model; ``settings``: ``context_window_tokens``."""
     context_window_tokens: int | None = None
@@ -220,6 +228,7 @@ def resolve_settings(
         show_worker_notifications=said.get("showWorkerNotifications") is not False,
         observer_chunk_max_tokens=_whole(said.get("observerChunkMaxTokens"), 1),
         shared_scopes=shared_scopes_of(said.get("sharedScopes")),
+        funnel=FunnelSettings(workspace=_session(_object(said.get("funnel")).get("workspace"))),
         context_window_source="settings" if _whole(window, 1) is not None else "model",
         context_window_tokens=_whole(window, 1),
         session_model_source=(
@@ -321,6 +330,8 @@ def settings_json(settings: MemorySettings) -> JsonObject:
             scope.scope_id: {"ownerSessionId": scope.owner_session_id}
             for scope in settings.shared_scopes
         }
+    if settings.funnel.workspace is not None:
+        result["funnel"] = {"workspace": settings.funnel.workspace}
     if settings.context_window_tokens is not None:
         result["contextWindowTokens"] = settings.context_window_tokens
     if settings.session_model is not None:
@@ -442,6 +453,10 @@ def _integer(value: JsonValue) -> int | None:
 
 def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
+
+
+def _session(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) and is_key_part(value) else None
 
 
 def _string(value: JsonValue) -> str:

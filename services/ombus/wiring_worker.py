@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "staff_for", "state_folder"]
 
-ROLE_NAMES: Final = ("observer", "reflector", "dropper", "compactor", "projector", "all")
+ROLE_NAMES: Final = ("observer", "reflector", "dropper", "compactor", "funnel", "projector", "all")
 KAFKA_FOLDER: Final = "kafka"
 """Under the data folder: what this machine has folded from Kafka."""
 

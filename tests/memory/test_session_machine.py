@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 from ombus_schemas.codec import encode
+from ombus_schemas.copies import copy_of
 from ombus_schemas.entries import Entry, Origin
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory import duties, tree
@@ -28,6 +29,7 @@ from tests.memory.model.tree import build
 from tests.memory.model.view import walk
 from tests.support.engine import KEY, Driver, digest, diligent, refolded, worker
 from tests.support.sessions import (
+    SESSION,
     chat,
     compaction,
     custom,
@@ -141,6 +143,12 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def begins_again(self) -> None:
         self.driver.append(chat(self.name(), None, tokens=15))
+
+    @rule()
+    def a_copy_arrives(self) -> None:
+        name = self.name()
+        source = msgspec.structs.replace(chat(name, None, tokens=15), session_id="child")
+        self.driver.append(copy_of(source, SESSION))
 
     @rule(back=SMALL, honest=st.booleans())
     def races(self, back: int, honest: bool) -> None:

@@ -42,6 +42,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         custom("r", "m11", reflections(reflected("rests on hidden", str(hidden["id"])))),
         custom("d", "m11", drops(hidden["id"])),
         fact("revoked", "m11", "sources.invalidated", ids=["m10"]),
+        fact(
+            "linked",
+            "m11",
+            "sources.linked",
+            targetSessionId="team",
+            links=[{"sourceId": "m9", "copyId": "copy"}],
+        ),
         chat("waits", "not yet"),
         fact("flush", "m11", "flush.requested"),
         chat("fork", "m3", tokens=20),

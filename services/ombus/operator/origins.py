@@ -37,6 +37,7 @@ MEMORY_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "observationsPoolTargetTokens",
     ),
     "retrieval": ("pageLimit",),
+    "funnel": ("workspace",),
 }
 """The groups of memory settings and what each may hold (S17)."""
 MEMORY_SCALARS: Final = (

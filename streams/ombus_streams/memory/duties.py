@@ -6,7 +6,7 @@ that have work due without looking at the others.
 
 from collections.abc import Mapping
 
-from ombus_streams.memory import compactor, dropper, keys, observer, reflector
+from ombus_streams.memory import compactor, dropper, funnel, keys, observer, reflector
 from ombus_streams.memory.effects import Effect
 from ombus_streams.memory.head import LeafHead
 from ombus_streams.memory.leaf import settings_of
@@ -16,7 +16,7 @@ BRANCH_IDLE_MS = 86_400_000
 """A leaf that gained nothing for this much append time is served when read or flushed."""
 
 Worker = str
-WORKERS: tuple[Worker, ...] = ("observer", "reflector", "dropper", "compactor")
+WORKERS: tuple[Worker, ...] = ("observer", "reflector", "dropper", "compactor", "funnel")
 
 
 class Standing:
@@ -47,6 +47,8 @@ def decide(
             failures = (why for name, why in known.parked.items() if name != "compactor")
             failure = next(failures, None)
             return dropper.decide(session, leaf, failure)
+        case "funnel":
+            return funnel.decide(session, leaf)
         case _:
             return compactor.decide(session, leaf)
 
@@ -95,4 +97,5 @@ def _is_due(session: Session, leaf: LeafHead) -> bool:
             and leaf.active_tokens > settings.dropper.target_tokens
             and not leaf.n_scopes
         )
+        or funnel.is_due(session, leaf)
     )

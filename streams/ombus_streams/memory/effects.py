@@ -4,6 +4,7 @@
 """
 
 import msgspec
+from ombus_schemas.control import SourceLink
 from ombus_schemas.settings import MemorySettings
 
 
@@ -94,6 +95,17 @@ class RunCompactor(Run, frozen=True, kw_only=True):
         return "compactor"
 
 
+class RunFunnel(Run, frozen=True, kw_only=True):
+    """Link these messages to the copies that a workspace is to get of them. No model call."""
+
+    target_id: str
+    links: tuple[SourceLink, ...]
+
+    @property
+    def worker(self) -> str:
+        return "funnel"
+
+
 class EndFlush(msgspec.Struct, frozen=True, kw_only=True):
     """Every stage of a flush has had its run: say so on the log."""
 
@@ -133,6 +145,7 @@ Effect = (
     | RunReflector
     | RunDropper
     | RunCompactor
+    | RunFunnel
     | EndFlush
     | RefuseCompaction
 )

@@ -78,6 +78,10 @@ class SessionHead(msgspec.Struct, array_like=True):
     n_conflicts: int = 0
     n_due: int = 0
     """Leaves that have work for some worker."""
+    linked_ordinal: int = 0
+    """The last entry that is linked to a copy elsewhere; later ones are not."""
+    last_link: str | None = None
+    """The last record that linked any."""
 
 
 class Flush(msgspec.Struct, array_like=True):
@@ -189,6 +193,8 @@ class LeafHead(msgspec.Struct, array_like=True):
     model: JsonObject | None = None
     """The session's model: that of the view's last ``model_change``."""
     rejections: Rejections = msgspec.field(default_factory=Rejections)
+    given_ordinal: int = 0
+    """The newest message that a workspace would get a copy of."""
     is_due: bool = False
     """Whether a worker may have something to do here; counted in the session's head."""
 
@@ -257,3 +263,4 @@ class InvalidationRow(msgspec.Struct, array_like=True, frozen=True):
     id: str
     reason: str
     ids: tuple[str, ...]
+    hold: bool = False

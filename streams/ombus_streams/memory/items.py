@@ -199,19 +199,24 @@ def recount_uncovered(session: Session, leaf: LeafHead) -> None:
             leaf.uncovered_tokens += row.item.token_count
 
 
-def invalidate(session: Session, entry: Entry) -> None:
+def invalidate(session: Session, entry: Entry) -> InvalidationRow | None:
     """Apply ``om.sources.invalidated`` to every leaf, at once, wherever it hangs (section 10)."""
     said = invalidation_of(entry.data) if isinstance(entry.data, dict) else None
     if said is None or not said.ids:
-        return
+        return None
     row = InvalidationRow(
-        ordinal=session.head.next_ordinal, id=entry.id, reason=said.reason, ids=said.ids
+        ordinal=session.head.next_ordinal,
+        id=entry.id,
+        reason=said.reason,
+        ids=said.ids,
+        hold=said.hold,
     )
     session.add_invalidation(row)
     for segment in session.segments():
         leaf = session.leaf(segment)
         if not leaf.conflict:
             invalidate_leaf(session, leaf, row)
+    return row
 
 
 def invalidate_leaf(session: Session, leaf: LeafHead, row: InvalidationRow) -> None:

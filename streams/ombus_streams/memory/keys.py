@@ -4,9 +4,10 @@ Numbers are big-endian, so byte order is number order.
 
 Families of the session: ``h`` head, ``i`` id to place, ``e`` chain entry by segment and ordinal,
 ``s`` side record by segment, anchor and ordinal, ``p`` parked, ``x`` left out, ``w`` who waits for
-whom, ``v`` invalidations, ``l`` leaf head. Families of a leaf, by segment: ``o`` visible
-observations, ``t`` trimmed ones, ``d`` gone ones, ``r`` visible reflections, ``q`` gone ones, ``k``
-memory id to item, ``a`` accepted records, ``n`` observation record by number, ``g`` scope records.
+whom, ``v`` invalidations, ``m`` copies in other sessions, ``l`` leaf head. Families of a leaf, by
+segment: ``o`` visible observations, ``t`` trimmed ones, ``d`` gone ones, ``r`` visible reflections,
+``q`` gone ones, ``k`` memory id to item, ``a`` accepted records, ``n`` observation record by
+number, ``g`` scope records.
 Above all sessions, behind a zero byte: ``s`` those there are, ``d`` those with work due.
 """
 
@@ -27,6 +28,7 @@ FAMILIES: Final = {
     "x": "left-out side record",
     "w": "wait for a parent",
     "v": "invalidation",
+    "m": "copy of an entry",
     "l": "leaf head",
     "o": "visible observation",
     "t": "trimmed observation",
@@ -133,6 +135,11 @@ def invalidations(prefix: bytes) -> bytes:
     return prefix + b"v"
 
 
+def link(prefix: bytes, source: str, target: str = "") -> bytes:
+    """Return the row of a source's copy in a session; without a target, the prefix of them all."""
+    return prefix + b"m" + source.encode("utf-8", "surrogatepass") + b"\x00" + target.encode()
+
+
 def described(key: bytes) -> tuple[str, str]:
     """Return the session a row belongs to (empty above sessions) and the row in words."""
     if key.startswith((_SESSIONS, _DUE)):
@@ -140,7 +147,9 @@ def described(key: bytes) -> tuple[str, str]:
         return key[2:].decode("utf-8", "replace"), mark
     session, _, rest = key.partition(b"\x00")
     family, name = chr(rest[0]) if rest else "", rest[1:]
-    if family == "i":
+    if family == "m":
+        shown = " in ".join(name.decode("utf-8", "replace").split("\x00"))
+    elif family == "i":
         shown = name.decode("ascii", "replace")
     elif family == "w":
         shown = name[_LEAF.size : -_NUMBER.size].decode("utf-8", "replace")

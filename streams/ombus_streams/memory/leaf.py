@@ -72,6 +72,8 @@ def step(session: Session, leaf: LeafHead, item: Item) -> None:
         if entry.message is not None and is_eligible(entry):
             leaf.n_pending += 1
             leaf.pending_tokens += item.row.tokens
+            if entry.origin != "other_session":
+                leaf.given_ordinal = item.ordinal
             if entry.message.role == "user" and entry.origin in (None, "human"):
                 leaf.user_ordinal = item.ordinal
             if not leaf.threshold_ordinal:

@@ -59,6 +59,8 @@ class Session:
         self.leaves: dict[int, LeafHead] = {}
         self.scope_maps: dict[int, ScopeMap] = {}
         self.settings_by_leaf: dict[int, MemorySettings] = {}
+        self.emissions: list[Entry] = []
+        """What other sessions are to be told of: copies, and invalidations of copies."""
         self._invalid_from: dict[str, int] | None = None
         self._changed: set[int] = set()
         self._head_changed = False

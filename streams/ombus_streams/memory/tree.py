@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 from ombus_schemas.codec import decode
+from ombus_schemas.copies import copied_from
 from ombus_schemas.entries import Entry
 
-from ombus_streams.memory import keys
+from ombus_streams.memory import funnel, keys
 from ombus_streams.memory.head import (
     NEVER,
     PARKED_FOR,
@@ -50,8 +51,13 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
         return _again(session, known, entry)
     head.arrivals += 1
     head.at_ms = at_ms = max(at_ms, head.at_ms)
-    if entry.data is not None and entry.data_type == "om.sources.invalidated":
-        invalidate(session, entry)
+    match entry.data_type if entry.data is not None else "":
+        case "om.sources.invalidated":
+            row = invalidate(session, entry)
+            if row is not None:
+                session.emissions += funnel.follow(session, row, entry.timestamp)
+        case "om.sources.linked":
+            session.emissions += funnel.link(session, entry)
     parent = _parent_of(session, entry)
     if parent is None:
         _park(session, entry, value, at_ms)
@@ -127,6 +133,9 @@ def _content(entry: Entry) -> Entry:
 def _parent_of(session: Session, entry: Entry) -> IdRow | None:
     """Return where the entry hangs: a chain entry's place, the root, or ``None`` while unknown."""
     name = entry.parent
+    if name is None and copied_from(entry) is not None and session.head.default_segment:
+        leaf = session.leaf(session.head.default_segment)
+        return IdRow("chain", leaf.segment, leaf.tip_ordinal)
     if name is None:
         return _ROOT
     default = session.leaves.get(session.head.default_segment)

@@ -7,18 +7,15 @@ every other byte is as it came.
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 from ombus_schemas.concealment import conceal_bytes
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.headers import dead_letter_headers
 
+from ombus_streams.runtime import emissions
 from ombus_streams.runtime.ports import Draft, LogRecord
 
 NULL_VALUE: Final = "ombus-null-value"
 """Header of a dead letter whose original had no value at all."""
-
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Draft).decode
 
 
 def emission(record: LogRecord, topic: str, error: BadRecord, secrets: Sequence[str] = ()) -> bytes:
@@ -33,9 +30,9 @@ def emission(record: LogRecord, topic: str, error: BadRecord, secrets: Sequence[
     if record.value is None:
         headers = (*headers, (NULL_VALUE, b"1"))
     key, value = (conceal_bytes(part or b"", secrets) for part in (record.key, record.value))
-    return _encode(Draft(key=key, value=value, headers=headers))
+    return emissions.dead_letter(Draft(key=key, value=value, headers=headers))
 
 
 def draft_of(emitted: bytes) -> Draft:
     """Return the record to append to the dead-letter topic."""
-    return _decode(emitted)
+    return emissions.of(emitted).draft

@@ -8,7 +8,8 @@
     * Deferred            a run that did not start: a provider, a place or a budget is lacking
   * TerminalError       the same call never works
     * Refused             the provider, or a limit, will not take this span: halve it
-    * NotConfigured       a worker without a model, or without the credentials it names
+    * NotConfigured       a worker without a model, or without the credentials it names; a funnel
+                          into a session of somebody else
     * LimitExceeded       a value above its cap, or no JSON at all
     * LogContradicts      a store and a log that do not belong together: refuse to start
     * StalePosition       a store has moved since this batch was begun
@@ -83,7 +84,7 @@ class NotServed(RetryableError):
 
 
 DeferralReason = Literal["provider_away", "budget_exhausted", "busy", "overtaken"]
-MissingReason = Literal["missing_model", "missing_credentials"]
+MissingReason = Literal["missing_model", "missing_credentials", "other_owner"]
 
 
 class Deferred(RetryableError):

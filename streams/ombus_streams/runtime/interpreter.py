@@ -4,6 +4,7 @@
 that is appended twice is folded once.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import msgspec
 import structlog
 from ombus_schemas.concealment import conceal_entry, conceal_text
 from ombus_schemas.entries import Entry
+from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
@@ -31,6 +33,7 @@ from ombus_streams.memory.effects import (
     Run,
     RunCompactor,
     RunDropper,
+    RunFunnel,
     RunObserver,
     RunReflector,
 )
@@ -49,7 +52,8 @@ from ombus_streams.memory.session import Session
 from ombus_streams.memory.tokens import branch_tokens, item_tokens
 from ombus_streams.runtime import records
 from ombus_streams.runtime.ahead import Shelf
-from ombus_streams.runtime.errors import Deferred, ResultHeld
+from ombus_streams.runtime.errors import Deferred, NotConfigured, ResultHeld
+from ombus_streams.runtime.owners import Owners
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import Usage
 from ombus_streams.runtime.records import iso
@@ -82,7 +86,10 @@ class Interpreter:
         clock: Clock,
         limits: WorkerLimits | None = None,
         secrets: Sequence[str] = (),
+        owners: Owners | None = None,
     ) -> None:
+        """``owners``: whose sessions are, for a funnel; without, nobody's session is owned."""
+        self.owners = owners
         self.staff, self._clock = Staff.of(providers), clock
         self._limits, self._secrets = limits or WorkerLimits(), tuple(secrets)
         self._shelf = Shelf()
@@ -115,6 +122,8 @@ class Interpreter:
                 return await self._drop(session, leaf, effect)
             case RunCompactor():
                 return self._compact(session, leaf, effect)
+            case RunFunnel():
+                return await self._link(session, effect)
             case EndFlush():
                 return records.end_of_flush(session, effect, self._now())
             case RefuseCompaction():
@@ -230,6 +239,18 @@ class Interpreter:
         entry = records.record(session, run, {**done.data}, produced_by, self._now())
         return msgspec.structs.replace(entry, kind="compaction", summary=done.summary)
 
+    async def _link(self, session: Session, run: RunFunnel) -> Entry:
+        if self.owners is not None:
+            target = session_key(run.tenant_id, run.target_id)
+            ours, theirs = await asyncio.to_thread(_both, self.owners, session.key, target)
+            if ours != theirs:
+                raise NotConfigured(
+                    f"session {run.target_id} is not of the owner of {run.session_id}: name a "
+                    "workspace of the same owner as funnel.workspace",
+                    "other_owner",
+                )
+        return records.linked(session, run, self._now())
+
     def _concealed(self, items: Sequence[Stored]) -> tuple[Stored, ...]:
         """Return ``items`` as a model may see and a log may hold them; their ids stay."""
         return tuple(
@@ -242,6 +263,10 @@ class Interpreter:
 
     def _now(self) -> str:
         return iso(self._clock.now())
+
+
+def _both(owners: Owners, one: bytes, other: bytes) -> tuple[str | None, str | None]:
+    return owners.owner_of(one), owners.owner_of(other)
 
 
 def _named(session: Session, leaf: LeafHead, ids: Sequence[str]) -> list[Observation]:

@@ -21,6 +21,7 @@ from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.memory.tree import fold
+from ombus_streams.runtime import emissions
 from ombus_streams.runtime.dead_letters import emission
 from ombus_streams.runtime.errors import LogContradicts
 from ombus_streams.runtime.ports import EntryLog, LogRecord, PositionRow, StateStore
@@ -33,6 +34,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     n_records: int
     n_dead_letters: int
+    n_emitted: int = 0
+    """Rows of the outbox, dead letters among them."""
     sessions: tuple[bytes, ...]
     """Keys of the sessions it touched, in the order they first came."""
 
@@ -40,7 +43,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class Processor:
     """The fold of one partition into one store.
 
-    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters.
+    ``emits`` is off for replicas, verification and rebuilds: they write no dead letters and tell
+    no other session of anything.
     ``secrets`` leave those that are written.
     """
 
@@ -99,8 +103,12 @@ class Processor:
                     error = self._fold_one(record, entry, touched)
                 if isinstance(error, BadRecord) and self._emits:
                     outbox.append(emission(record, self._topic, error, self._secrets))
+            n_dead_letters = len(outbox)
             for session in touched.values():
                 duties.save(session)
+                if self._emits:
+                    outbox += map(emissions.entry, session.emissions)
+                session.emissions.clear()
             position = self._after(records[-1])
             self.store.commit(self._rows.changes, self._position, position, outbox)
         except BaseException:
@@ -110,7 +118,12 @@ class Processor:
         self._position = position
         while len(self._sessions) > self._max_sessions:
             self._sessions.popitem(last=False)
-        return Batch(n_records=len(records), n_dead_letters=len(outbox), sessions=tuple(touched))
+        return Batch(
+            n_records=len(records),
+            n_dead_letters=n_dead_letters,
+            n_emitted=len(outbox),
+            sessions=tuple(touched),
+        )
 
     def session(self, key: bytes) -> Session:
         """Return a session as it stands after the last commit. It must not be changed."""

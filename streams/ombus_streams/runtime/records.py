@@ -7,12 +7,14 @@ import hashlib
 from datetime import UTC, datetime
 
 import msgspec
+from ombus_schemas.bodies import data_of
+from ombus_schemas.control import SourcesLinked
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.ids import result_entry_id, run_id
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.settings import MemorySettings, settings_json
 
-from ombus_streams.memory.effects import EndFlush, RefuseCompaction, Run
+from ombus_streams.memory.effects import EndFlush, RefuseCompaction, Run, RunFunnel
 from ombus_streams.memory.session import Session
 from ombus_streams.memory.tokens import ESTIMATOR
 from ombus_streams.runtime.prompts import PROMPT_VERSIONS
@@ -31,6 +33,12 @@ def record(
     data["producedBy"] = produced_by
     entry_id = result_entry_id(run.worker, run.run_id)
     return _entry(session, entry_id, run.anchor_id, data, timestamp)
+
+
+def linked(session: Session, run: RunFunnel, timestamp: str) -> Entry:
+    """Return the record that links messages to their copies, before there is any."""
+    body = data_of(SourcesLinked(target_session_id=run.target_id, links=run.links))
+    return _entry(session, result_entry_id(run.worker, run.run_id), run.anchor_id, body, timestamp)
 
 
 def end_of_flush(session: Session, effect: EndFlush, timestamp: str) -> Entry:

@@ -227,10 +227,10 @@ class Scheduler:
             leaf = session.leaf(segment)
             if not leaf.is_due:
                 continue
-            standing = duties.Standing(
-                frozenset(self._known((key, segment, "observer")).refused),
-                self.parked(session, segment),
-            )
+            parked = self.parked(session, segment)
+            parked.pop("funnel", None)  # It is in no flush.
+            refused = frozenset(self._known((key, segment, "observer")).refused)
+            standing = duties.Standing(refused, parked)
             for worker in self._asked(standing):
                 slot = (key, segment, worker)
                 if slot in self._under_way:

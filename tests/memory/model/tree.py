@@ -6,6 +6,7 @@ Everything is rebuilt from the list of entries in log order; nothing is shared w
 from dataclasses import dataclass, field, replace
 
 import msgspec
+from ombus_schemas.copies import copied_from
 from ombus_schemas.entries import Entry
 
 ROOT = -1
@@ -110,7 +111,8 @@ def _attach_what_can(tree: Tree, *, orphan: bool) -> None:
 
 def _parent(tree: Tree, entry: Entry) -> int | None:
     if entry.parent is None:
-        return ROOT
+        is_copy = copied_from(entry) is not None and tree.default_leaf is not None
+        return tree.nodes[tree.default_leaf].ordinal if is_copy and tree.default_leaf else ROOT
     node = tree.nodes.get(entry.parent)
     return None if node is None else node.anchor
 

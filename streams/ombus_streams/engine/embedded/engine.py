@@ -27,9 +27,9 @@ from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
+from ombus_streams.runtime import emissions
 from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.callbacks import CompactionWatch
-from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, Draft, Position
@@ -98,6 +98,8 @@ class Engine:
             self.interpreter = Interpreter(providers, clock, limits, secrets)
             self.processors: dict[int, Processor] = {}
             self.schedulers: dict[int, Scheduler] = {}
+            self._unsent: set[int] = set()
+            """Partitions whose outbox an earlier owner may have left."""
             self._live_from: dict[int, int] = {}
             """Where the log ended when it was opened: what lies below is caught up on."""
             if owns:
@@ -107,6 +109,7 @@ class Engine:
                         store, self.log, partition, max_sessions=max_sessions, secrets=secrets
                     )
                     self.processors[partition] = processor
+                    self._unsent.add(partition)
                     self._live_from[partition] = self.log.end(partition)
                     self.schedulers[partition] = Scheduler(processor, ahead=ahead)
                 stores = {each: known.store for each, known in self.processors.items()}
@@ -125,6 +128,8 @@ class Engine:
     def fold(self) -> int:
         """Fold one batch of every partition; return how many records there were."""
         n_records = 0
+        while self._unsent:
+            self.emit(self._unsent.pop())
         for partition, processor in self.processors.items():
             began = time.perf_counter()
             records = self.log.read(partition, processor.next_offset, self.max_batch)
@@ -153,8 +158,9 @@ class Engine:
         """Send what the outbox of a partition holds, and delete what is acknowledged."""
         store = self.processors[partition].store
         while emitted := store.outbox(OUTBOX_BATCH):
-            self.dead_letters.append([draft_of(value) for _, value in emitted])
-            store.sent(emitted[-1][0])
+            for to, drafts, last in emissions.batches(emitted):
+                (self.log if to == "entries" else self.dead_letters).append(drafts)
+                store.sent(last)
 
     def due(self, limit: int = MAX_RUNS) -> list[Task]:
         """Return effects that are due now, holding their slots until they are performed."""

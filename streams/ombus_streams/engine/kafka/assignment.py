@@ -317,7 +317,9 @@ class Assignment:
         self.reached(partition.number, partition.next_offset)
         self._wake()
 
-    async def _append_emissions(self, to: Destination, drafts: Sequence[Draft]) -> Sequence[Position]:
+    async def _append_emissions(
+        self, to: Destination, drafts: Sequence[Draft]
+    ) -> Sequence[Position]:
         log = self._entries if to == "entries" else self._dead_letters
         return await self._threads.run(partial(log.append, drafts))
 

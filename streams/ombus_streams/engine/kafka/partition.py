@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from ombus_streams.engine.kafka.roles import Role
+from ombus_streams.runtime import emissions
 from ombus_streams.runtime.ahead import AheadPolicy
-from ombus_streams.runtime.dead_letters import draft_of
 from ombus_streams.runtime.errors import Closed, RetryableError
 from ombus_streams.runtime.ports import Draft, LogRecord, Position, StateStore
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Batch, Processor
@@ -49,7 +49,9 @@ class Accounts(Protocol):
 class Append(Protocol):
     """Appends from the event loop without stopping it."""
 
-    async def __call__(self, drafts: Sequence[Draft]) -> Sequence[Position]: ...
+    async def __call__(
+        self, to: emissions.Destination, drafts: Sequence[Draft]
+    ) -> Sequence[Position]: ...
 
 
 class Partition:
@@ -65,7 +67,7 @@ class Partition:
         self.is_read = False
         """The consumer stands at its position: before that, asking where it stands would wait."""
         self.n_sent = 0
-        """Dead letters that were acknowledged."""
+        """Emissions that were acknowledged."""
         self._role, self._ahead = role, ahead
         self._effects: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
@@ -100,7 +102,7 @@ class Partition:
         batch = self.processor.fold(records)
         if self.scheduler is not None:
             self.scheduler.touch(batch.sessions)
-        if batch.n_dead_letters:
+        if batch.n_emitted:
             self._unsent.set()
         return batch
 
@@ -141,9 +143,10 @@ class Partition:
             self._unsent.clear()
             try:
                 while emitted := self.processor.store.outbox(OUTBOX_BATCH):
-                    await append([draft_of(value) for _, value in emitted])
-                    self.processor.store.sent(emitted[-1][0])
-                    self.n_sent += len(emitted)
+                    for to, drafts, last in emissions.batches(emitted):
+                        await append(to, drafts)
+                        self.processor.store.sent(last)
+                        self.n_sent += len(drafts)
                     delay = FIRST_DELAY
             except Closed:
                 return

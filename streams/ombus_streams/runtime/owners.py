@@ -1,0 +1,53 @@
+"""Who owns a session, by its key of the grants topic: the first ``om.session.owner`` (section 10).
+
+The topic is small; each partition is read once, and what was added since whenever it is asked.
+"""
+
+import threading
+from typing import Final, Protocol
+
+from ombus_schemas.codec import decode_record
+from ombus_schemas.control import SessionOwner
+from ombus_schemas.errors import BadRecord
+from ombus_schemas.facts import fact_of
+
+from ombus_streams.runtime.ports import EntryLog
+
+PAGE: Final = 1_000
+
+
+class Owners(Protocol):
+    """Says whose sessions are."""
+
+    def owner_of(self, key: bytes) -> str | None:
+        """Return the owner of the session with this record key; ``None``: nobody said."""
+        ...
+
+
+class GrantsOwners:
+    """Owners by a log of grants. May be asked from several threads."""
+
+    def __init__(self, log: EntryLog) -> None:
+        self._log = log
+        self._next_by_partition: dict[int, int] = {}
+        self._owner_by_key: dict[bytes, str] = {}
+        self._lock = threading.Lock()
+
+    def owner_of(self, key: bytes) -> str | None:
+        with self._lock:
+            self._catch_up(self._log.partition_of(key))
+            return self._owner_by_key.get(key)
+
+    def _catch_up(self, partition: int) -> None:
+        end = self._log.end(partition)
+        at = self._next_by_partition.get(partition, self._log.start(partition))
+        while at < end:
+            for record in self._log.read(partition, at, PAGE):
+                at = record.offset + 1
+                try:
+                    fact = fact_of(decode_record(record.key, record.value))
+                except BadRecord:
+                    continue
+                if isinstance(fact, SessionOwner) and record.key is not None:
+                    self._owner_by_key.setdefault(record.key, fact.owner_id)
+            self._next_by_partition[partition] = at
