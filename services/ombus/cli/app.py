@@ -24,6 +24,7 @@ from ombus.cli import (
     watching,
     writing,
 )
+from ombus.cli.archive import archive, restore
 from ombus.cli.mcp import mcp
 from ombus.cli.replay import replay
 from ombus.cli.rows import replica
@@ -146,6 +147,8 @@ app.command("demo", rich_help_panel="Prove")(operating.demo)
 app.add_typer(dev.app, name="dev", rich_help_panel="Develop")
 app.add_typer(eval.app, name="eval", rich_help_panel="Prove")
 app.add_typer(usage.app, name="usage", rich_help_panel="Operate")
+app.command("archive", rich_help_panel="Operate")(archive)
+app.command("restore", rich_help_panel="Operate")(restore)
 app.add_typer(checkpoint.app, name="checkpoint", rich_help_panel="Operate")
 app.command("replica", rich_help_panel="Work")(replica)
 app.command("replay", rich_help_panel="Operate")(replay)
