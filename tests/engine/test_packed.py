@@ -1,15 +1,17 @@
 """Headers that nobody unpacks are still headers."""
 
-from ombus_streams.engine.embedded.packed import pack, unpacked_later
+from collections.abc import Sequence
 
-HEADERS = (("ce_id", b"e1"), ("ombus-origin", b"\xff"))
+from ombus_streams.engine.embedded.packed import Header, pack, unpacked_later
+
+HEADERS: Sequence[Header] = (("ce_id", b"e1"), ("ombus-origin", b"\xff"))
 
 
 def test_packed_headers_read_like_the_tuple_they_were() -> None:
     headers = unpacked_later(pack(HEADERS))
 
     assert headers == HEADERS
-    assert HEADERS == headers
+    assert [HEADERS] == [headers]
     assert headers == unpacked_later(pack(headers))
     assert headers != HEADERS[:1]
     assert dict(headers) == dict(HEADERS)
