@@ -16,6 +16,7 @@ _PATTERN_BY_NAME: Final = {
     "session": "^[A-Za-z0-9._:-]{1,128}$",
     "memory": "^[a-f0-9]{12}$",
     "run": "^[!-~]{1,200}$",
+    "delegation": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$",
 }
 
 
@@ -84,7 +85,7 @@ def _operation(route: Route) -> JsonObject:
     if route.body is not None:
         body: JsonObject = {"$ref": f"#/components/schemas/{route.body.__name__}"}
         operation["requestBody"] = {
-            "required": route.name in ("append", "invalidate"),
+            "required": route.name in ("append", "invalidate", "delegate"),
             "content": {"application/json": {"schema": body}},
         }
     return operation

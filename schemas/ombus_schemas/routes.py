@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ombus_schemas import api, scope_api
+from ombus_schemas import api, delegating, scope_api
 from ombus_schemas.api import ApiRole
 from ombus_schemas.jsontext import JsonObject
 
@@ -85,7 +85,97 @@ class TailEvent(api.Api, frozen=True, kw_only=True):
     withheld: bool = False
 
 
+_DELEGATIONS: Final = SESSION + "/delegations"
+_DELEGATE: Final[frozenset[ApiRole]] = frozenset({"publisher", "supervisor", "operator"})
+
+DELEGATING: Final = (
+    Route(
+        name="delegate",
+        method="POST",
+        path=_DELEGATIONS,
+        meaning="Ask a child to do something; `sync` waits for the end",
+        roles=_DELEGATE,
+        answer=delegating.DelegationAnswer,
+        body=delegating.DelegateRequest,
+        creates=True,
+    ),
+    Route(
+        name="delegations",
+        method="GET",
+        path=_DELEGATIONS,
+        meaning="Return every delegation below a session, as a tree",
+        roles=_READERS | _DELEGATE,
+        answer=delegating.TreeAnswer,
+        creates=True,
+    ),
+    Route(
+        name="delegation_summary",
+        method="GET",
+        path=_DELEGATIONS + "/summary",
+        meaning="Count attempts, retries and failures of each child, and how the last one ended",
+        roles=_READERS | _DELEGATE,
+        answer=delegating.SummaryAnswer,
+        creates=True,
+    ),
+    Route(
+        name="delegation_events",
+        method="GET",
+        path=_DELEGATIONS + "/events",
+        meaning="Follow what is told of a session's children; `Last-Event-ID` resumes",
+        roles=_READERS | _DELEGATE,
+        answer=delegating.SupervisionTold,
+        params=(
+            Param("after", "string", "`start`, or a position. Default: from now on."),
+            Param("delegation", "string", "Only this one; the stream ends after its end."),
+        ),
+        streams=True,
+        creates=True,
+    ),
+    Route(
+        name="delegation",
+        method="GET",
+        path=_DELEGATIONS + "/{delegation}",
+        meaning="Wait for the end of a delegation; asking again gives the same answer",
+        roles=_READERS | _DELEGATE,
+        answer=delegating.DelegationAnswer,
+        params=(Param("waitSeconds", "number", "How long to wait at most.", 0),),
+        creates=True,
+    ),
+    Route(
+        name="delegation_cancel",
+        method="POST",
+        path=_DELEGATIONS + "/{delegation}/cancel",
+        meaning="End a delegation and everything its child delegated as a task",
+        roles=_DELEGATE,
+        answer=delegating.CancelAnswer,
+        body=delegating.CancelRequest,
+        creates=True,
+    ),
+    Route(
+        name="parent_alive",
+        method="POST",
+        path=SESSION + "/alive",
+        meaning="Say that the parent is alive; without another one in time its tasks end",
+        roles=_DELEGATE,
+        answer=delegating.ParentAnswer,
+        body=delegating.AliveRequest,
+        creates=True,
+    ),
+    Route(
+        name="parent_gone",
+        method="POST",
+        path=SESSION + "/gone",
+        meaning="Say that the parent's run is over: its tasks end",
+        roles=_DELEGATE,
+        answer=delegating.ParentAnswer,
+        body=delegating.GoneRequest,
+        creates=True,
+    ),
+)
+"""A session may delegate before anything was appended to it, so none of these asks for one."""
+
 ROUTES: Final = (
+    *DELEGATING,
     Route(
         name="sessions",
         method="GET",
@@ -246,8 +336,17 @@ ROUTES: Final = (
         path=SESSION + "/invalidations",
         meaning="Take sources out of every memory, on every leaf",
         roles=_STEER,
-        answer=api.FactAnswer,
+        answer=api.InvalidationAnswer,
         body=api.InvalidationRequest,
+    ),
+    Route(
+        name="invalidations",
+        method="GET",
+        path=SESSION + "/invalidations",
+        meaning="List what was taken out of every memory, and why",
+        roles=_STEER,
+        answer=api.InvalidationsAnswer,
+        params=_READ,
     ),
     Route(
         name="scopes",

@@ -26,8 +26,8 @@ def request(
     )
 
 
-def entry_of(body: SupervisionEvent, session: str = PARENT, id: str = "any") -> Entry:
+def entry_of(body: SupervisionEvent, session: str = PARENT, tenant: str = TENANT) -> Entry:
     """Return the entry that carries ``body``."""
     if isinstance(body, DelegationRequested):
-        return request_entry(TENANT, session, body, STAMP, OWNER)
-    return event_entry(TENANT, session, body, id=id, timestamp=STAMP)
+        return request_entry(tenant, session, body, STAMP, OWNER)
+    return event_entry(tenant, session, body, id="any", timestamp=STAMP)

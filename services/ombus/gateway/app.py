@@ -32,6 +32,8 @@ from starlette.routing import Route as Endpoint
 
 from ombus.gateway import appending, reads, scoping, steering
 from ombus.gateway.calls import Body, Call, Claim, claim_of, query_of
+from ombus.gateway.delegating import NAMES as DELEGATING
+from ombus.gateway.delegating import Delegating
 from ombus.gateway.events import tail
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits, Rate
@@ -70,6 +72,7 @@ class Gateway:
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
         self.router = router
+        self.delegating = Delegating(host.desk.settings, limits)
         self.metrics = Metrics(self)
         self._may_be_open, self._trusts = is_open, False
         self._rate = Rate(limits.requests_per_second, limits.burst)
@@ -127,6 +130,7 @@ class Gateway:
 
     async def close(self) -> None:
         await self.hub.close()
+        await self.delegating.close()
         if self.router is not None:
             await self.router.close()
         await self.host.stop()
@@ -294,6 +298,8 @@ class Gateway:
                 | "scope_unbind"
             ):  # fmt: skip
                 return _json(await scoping.command(self.host, call))
+            case name if name in DELEGATING:
+                return await self.delegating.answer(call)
             case _:
                 return await self._read(call)
 

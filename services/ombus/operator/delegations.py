@@ -8,7 +8,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -24,7 +24,7 @@ from ombus_schemas.delegating import (
     TreeAnswer,
     TreeNode,
 )
-from ombus_schemas.entries import Ownership
+from ombus_schemas.entries import Entry, Ownership
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.ids import WORKER_ID_PREFIX, delegation_id, is_child_id, is_entry_id, session_key
 from ombus_schemas.jsontext import JsonObject
@@ -115,6 +115,10 @@ class Delegations:
             self._thread.join()
             self._thread = None
         self._supervision.close()
+
+    def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
+        """Append events as they are, durably, in order: what a child says."""
+        return self._supervision.append(entries)
 
     def delegate(self, key: bytes, asked: DelegateRequest, owner: Ownership) -> DelegationAnswer:
         """Ask for a delegation and return it as it stands; durable once this returns.
