@@ -11,7 +11,7 @@ def test_packed_headers_read_like_the_tuple_they_were() -> None:
     headers = unpacked_later(pack(HEADERS))
 
     assert headers == HEADERS
-    assert [HEADERS] == [headers]
+    assert [headers] == [HEADERS]
     assert headers == unpacked_later(pack(headers))
     assert headers != HEADERS[:1]
     assert dict(headers) == dict(HEADERS)
