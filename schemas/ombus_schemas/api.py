@@ -125,6 +125,26 @@ class FactAnswer(Api, frozen=True, kw_only=True):
     position: str
 
 
+class InvalidationAnswer(FactAnswer, frozen=True, kw_only=True):
+    """The invalidation is folded: no read of the session shows what rests on it."""
+
+    hidden: int = 0
+    """Observations that are hit, each once over all leaves."""
+    unknown: tuple[str, ...] = ()
+    """Ids that name nothing yet; an entry that comes under one of them is invalid."""
+    followed_in: tuple[str, ...] = ()
+    """Sessions that hold copies: the same is invalidated there as soon as it is folded."""
+
+
+class InvalidationRow(Api, frozen=True, kw_only=True):
+    """One invalidation."""
+
+    id: str
+    reason: InvalidationReason
+    ids: tuple[str, ...]
+    hold: bool = False
+
+
 class SessionSummary(Api, frozen=True, kw_only=True):
     """One session; memory is that of its default leaf."""
 
@@ -203,6 +223,12 @@ class ContextAnswer(Read, frozen=True, kw_only=True):
     """The blocks an agent reads before it answers."""
 
     blocks: tuple[ContextBlock, ...]
+
+
+class InvalidationsAnswer(Read, frozen=True, kw_only=True):
+    """What was invalidated in the session, in the order in which it holds; for every leaf."""
+
+    invalidations: tuple[InvalidationRow, ...]
 
 
 class RecallAnswer(Read, frozen=True, kw_only=True):

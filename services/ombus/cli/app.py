@@ -25,6 +25,7 @@ from ombus.cli import (
     writing,
 )
 from ombus.cli.archive import archive, restore
+from ombus.cli.invalidating import invalidate
 from ombus.cli.mcp import mcp
 from ombus.cli.replay import replay
 from ombus.cli.rows import replica
@@ -133,6 +134,7 @@ app.command("export", rich_help_panel="Work")(exporting.export)
 app.command("append", rich_help_panel="Work")(writing.append)
 app.command("flush", rich_help_panel="Work")(writing.flush)
 app.command("compact", rich_help_panel="Work")(writing.compact)
+app.command("invalidate", rich_help_panel="Work")(invalidate)
 app.add_typer(scope.app, name="scope", rich_help_panel="Work")
 app.command("sessions", rich_help_panel="Read")(reading.sessions)
 app.command("status", rich_help_panel="Read")(reading.status)

@@ -124,11 +124,13 @@ class Session:
         )
         return await self._steer("compact", said, api.CompactAnswer)
 
-    async def invalidate(self, *ids: str, reason: str = "revoked") -> api.FactAnswer:
+    async def invalidate(
+        self, *ids: str, reason: str = "revoked", hold: bool = False
+    ) -> api.InvalidationAnswer:
         """Take sources out of every memory; effective once this returns."""
-        said = {"id": _new("invalidated"), "ids": ids, "reason": reason}
+        said = {"id": _new("invalidated"), "ids": ids, "reason": reason, "hold": hold}
         asked = msgspec.convert(said, api.InvalidationRequest)
-        return await self._steer("invalidations", asked, api.FactAnswer)
+        return await self._steer("invalidations", asked, api.InvalidationAnswer)
 
     @asynccontextmanager
     async def run(self, run_id: str | None = None) -> AsyncIterator[str]:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from ombus.gateway.calls import Call
 from ombus.gateway.problems import ApiError
 from ombus.gateway.tailing import PAGE, Gap, Subscription
-from ombus.gateway.withholding import Withholding, withholding
+from ombus.operator.withholding import Withholding, withholding
 
 if TYPE_CHECKING:
     from ombus.gateway.app import Gateway

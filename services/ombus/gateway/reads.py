@@ -24,11 +24,12 @@ from ombus.gateway import scoping
 from ombus.gateway.calls import Call
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError
-from ombus.gateway.withholding import withholding
+from ombus.operator import invalidating
 from ombus.operator.desk import Desk
 from ombus.operator.errors import NoLeaf
 from ombus.operator.lookup import Lens, looking
 from ombus.operator.overview import status_of
+from ombus.operator.withholding import withholding
 
 DEFAULT_PAGE: Final = 100
 
@@ -227,6 +228,12 @@ def _view(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.ViewAnswer:
     return api.ViewAnswer(**_where(lens), view=view_json(found))
 
 
+def _invalidations(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.InvalidationsAnswer:
+    return api.InvalidationsAnswer(
+        **_where(lens), invalidations=invalidating.invalidations_of(lens.session)
+    )
+
+
 READERS: Final[Mapping[str, Reader]] = {
     "entries": _entries,
     "branches": _branches,
@@ -236,6 +243,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "pages": _pages,
     "status": _status,
     "view": _view,
+    "invalidations": _invalidations,
     "scopes": scoping.scopes,
     "scope_memory": scoping.memory,
 }

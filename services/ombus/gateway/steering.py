@@ -25,8 +25,10 @@ from ombus.gateway.hosting import MAX_PAUSE_S, Host
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError
 from ombus.gateway.reads import leaf_id
+from ombus.operator import invalidating
 from ombus.operator.control import control_entry, open_session
 from ombus.operator.desk import Desk
+from ombus.operator.invalidating import MAX_IDS
 from ombus.operator.lookup import looking
 
 PAGE: Final = 200
@@ -115,19 +117,17 @@ async def run_fact(host: Host, call: Call, name: str) -> api.FactAnswer:
     return await _fact(host, call, body, said.id, said.leaf)
 
 
-async def invalidate(host: Host, call: Call) -> api.FactAnswer:
+async def invalidate(host: Host, call: Call) -> api.InvalidationAnswer:
     """Take sources out of every memory; once this returns no read shows them (section 10)."""
     said = call.decoded(api.InvalidationRequest)
-    if not said.ids or len(said.ids) > 1_000:
-        raise ApiError("bad_request", "ids holds 1 to 1,000 ids")
-    body: JsonObject = {
-        "type": "om.sources.invalidated",
-        "ids": list(said.ids),
-        "reason": said.reason,
-    }
-    if said.hold:
-        body["hold"] = True
-    return await _fact(host, call, body, said.id, None)
+    if not 0 < len(said.ids) <= MAX_IDS:
+        raise ApiError("bad_request", f"ids holds 1 to {MAX_IDS:,} ids")
+    body = invalidating.body_of(said.ids, said.reason, hold=said.hold)
+    asked = await _ask(host, call, body, said.id, None)
+    await host.until_folded(asked.position, FACT_SECONDS)
+    return await host.call(
+        lambda: invalidating.settle(host.desk, call.key, asked.id, asked.position)
+    )
 
 
 async def _fact(

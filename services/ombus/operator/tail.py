@@ -9,9 +9,11 @@ import msgspec
 from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import BadRecord
+from ombus_schemas.ids import split_key
 from ombus_streams.memory.window import block_text
 from ombus_streams.runtime.ports import LogRecord, Position
 
+from ombus.operator.withholding import Withholding, withholding
 from ombus.wiring import Engine
 
 PAGE: Final = 500
@@ -28,7 +30,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gist: str
     """Id, kind and the beginning of what it says, on one line."""
     entry: msgspec.Raw | None
-    """The entry's bytes as they are on the log; ``None``: they are no JSON."""
+    """The entry's bytes as they are on the log; ``None``: they are no JSON, or withheld."""
+    withheld: bool = False
+    """What it says was invalidated, and nobody may read it any more."""
 
 
 def records(engine: Engine, key: bytes | None, n_last: int, *, follow: bool) -> Iterator[Shown]:
@@ -39,8 +43,7 @@ def records(engine: Engine, key: bytes | None, n_last: int, *, follow: bool) -> 
     log = engine.log
     partitions = tuple(range(log.partitions)) if key is None else (log.partition_of(key),)
     ends = {partition: log.end(partition) for partition in partitions}
-    for record in _last(engine, key, n_last, ends):
-        yield _shown(log.incarnation, record)
+    yield from _shown(engine, _last(engine, key, n_last, ends))
     while follow:
         log.wait(ends, WAIT)
         fresh: list[LogRecord] = []
@@ -48,8 +51,7 @@ def records(engine: Engine, key: bytes | None, n_last: int, *, follow: bool) -> 
             while found := log.read(partition, ends[partition], PAGE):
                 ends[partition] = found[-1].offset + 1
                 fresh += [record for record in found if key is None or record.key == key]
-        for record in sorted(fresh, key=_place):
-            yield _shown(log.incarnation, record)
+        yield from _shown(engine, sorted(fresh, key=_place))
 
 
 def _last(
@@ -74,22 +76,38 @@ def _place(record: LogRecord) -> tuple[int, int, int]:
     return record.at_ms, record.partition, record.offset
 
 
-def _shown(incarnation: str, record: LogRecord) -> Shown:
-    key = (record.key or b"").decode("utf-8", "replace")
-    value = record.value or b""
-    try:
-        entry = decode(value)
-    except BadRecord as error:
-        gist, raw = f"({error})", None
-    else:
-        gist, raw = _gist(entry), msgspec.Raw(value)
-    return Shown(
-        position=str(Position(incarnation, record.partition, record.offset)),
-        at_ms=record.at_ms,
-        session=key,
-        gist=gist,
-        entry=raw,
-    )
+def _shown(engine: Engine, records: Iterable[LogRecord]) -> Iterator[Shown]:
+    """Yield what may be read of the records, by what is invalidated when the first one is."""
+    hidden: dict[bytes, Withholding] = {}
+    for record in records:
+        key, value = record.key or b"", record.value or b""
+        is_withheld = False
+        try:
+            entry = decode(value)
+        except BadRecord as error:
+            gist, raw = f"({error})", None
+        else:
+            if key not in hidden:
+                hidden[key] = _withholding(engine, key)
+            is_withheld = hidden[key].hides(entry)
+            gist, raw = _gist(entry), msgspec.Raw(value)
+            if is_withheld:
+                gist, raw = f"{entry.id} {entry.data_type or entry.kind}: (invalidated)", None
+        yield Shown(
+            position=str(Position(engine.log.incarnation, record.partition, record.offset)),
+            at_ms=record.at_ms,
+            session=key.decode("utf-8", "replace"),
+            gist=gist,
+            entry=raw,
+            withheld=is_withheld,
+        )
+
+
+def _withholding(engine: Engine, key: bytes) -> Withholding:
+    if split_key(key) is None:
+        return Withholding(frozenset())
+    with engine.reading(key) as live:
+        return withholding(live.session)
 
 
 def _gist(entry: Entry) -> str:
