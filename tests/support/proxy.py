@@ -13,7 +13,7 @@ class Proxy:
     """Forwards ``port`` to ``target`` while it is open."""
 
     def __init__(self, port: int, target: int) -> None:
-        self._target = target
+        self.port, self._target = port, target
         self._listening = socket.create_server((HOST, port))
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -40,13 +40,22 @@ class Proxy:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    def lead_to(self, target: int) -> None:
+        """Forward to another port from now on; connections to the old one end."""
+        self._target = target
+        self.cut()
+
     def _accept(self) -> None:
         while True:
             try:
                 near, _ = self._listening.accept()
-                far = socket.create_connection((HOST, self._target), 5)
             except OSError:
                 return
+            try:
+                far = socket.create_connection((HOST, self._target), 5)
+            except OSError:  # Nobody listens there now; that is what the caller shall see.
+                near.close()
+                continue
             far.settimeout(None)
             with self._lock:
                 self._sockets += [near, far]
