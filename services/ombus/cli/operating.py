@@ -38,9 +38,11 @@ def up(
 ) -> None:
     """Fold the data folder and run its workers, until interrupted or terminated."""
     import asyncio
+    from functools import partial
 
     from ombus.cli import logs
     from ombus.operator.serving import own, serve
+    from ombus.wiring_supervision import supervise
 
     settings = settings_for(context, data, quiet=False)
     if log_json:
@@ -66,7 +68,7 @@ def up(
             )
 
     try:
-        asyncio.run(serve(engine, ready))
+        asyncio.run(serve(engine, ready, [partial(supervise, settings)]))
     finally:
         engine.close()
     if not json:

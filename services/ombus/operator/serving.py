@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -14,6 +14,9 @@ from ombus.wiring import AlreadyOwned, Engine, open_engine
 
 RETRY_S: Final = 0.1
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+Beside = Callable[[asyncio.Event], Awaitable[None]]
+"""Work that goes on until the event is set."""
 
 _log = structlog.get_logger("ombus.up")
 
@@ -34,20 +37,28 @@ def own(settings: ProcessSettings, wait_seconds: float) -> Engine:
         time.sleep(RETRY_S)
 
 
-async def serve(engine: Engine, ready: Callable[[], None]) -> None:
+async def serve(engine: Engine, ready: Callable[[], None], beside: Sequence[Beside] = ()) -> None:
     """Fold and run workers until SIGINT or SIGTERM; runs under way are given up, no fold is.
 
-    ``ready`` is called once both signals end it in order.
+    ``ready`` is called once both signals end it in order. What runs ``beside`` ends with it; an
+    error there ends it, too.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     _log.info("owner.started", folder=str(engine.folder), lag_records=engine.lag())
+    tasks = [asyncio.ensure_future(each(stop)) for each in beside]
     try:
         ready()
-        await engine.run(stop)
+        working = asyncio.create_task(engine.run(stop))
+        done, _ = await asyncio.wait({working, *tasks}, return_when=asyncio.FIRST_EXCEPTION)
+        stop.set()
+        for each in (*done, working):
+            await each
     finally:
+        stop.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for number in SIGNALS:
             loop.remove_signal_handler(number)
         _log.info("owner.stopped", folder=str(engine.folder), lag_records=engine.lag())
