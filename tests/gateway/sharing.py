@@ -139,3 +139,16 @@ def spawned(place: Place, name: str, *options: str, role: str = "all") -> Iterat
         finally:
             process.terminate()
             process.wait(MAX_WAIT_S)
+
+
+def sessions_by_owner(gateways: Sequence[Shared], prefix: str) -> dict[str, str]:
+    """Return the name of a session for each gateway that owns one."""
+    log = gateways[0].gateway.host.engine.log
+    found: dict[str, str] = {}
+    for number in range(SESSIONS):
+        name = f"{prefix}-{number}"
+        partition = log.partition_of(f"local/{name}".encode())
+        for each in gateways:
+            if partition in each.served:
+                found.setdefault(each.instance, name)
+    return found

@@ -92,6 +92,10 @@ def _entry(record: LogRecord) -> Entry | None:
 def _written(desk: Desk, key: bytes) -> JsonObject:
     """Return the last settings of a session without chain entries."""
     last: JsonObject = {}
+    with desk.engine.reading(key) as live:
+        if live.session.is_new:
+            # Kafka has no index by key: to look would be to read the whole partition.
+            return last
     for record in desk.engine.log.of_key(key):
         entry = _entry(record)
         if entry is not None and entry.data_type == "om.settings.changed":
