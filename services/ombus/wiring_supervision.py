@@ -29,6 +29,7 @@ def open_supervision(settings: ProcessSettings, clock: Clock | None = None) -> S
         said.policy(),
         HostHooks(said.before, said.after, said.hook_seconds),
         partial(concealed, settings),
+        secrets=settings.secrets,
         partitions=settings.partitions,
     )
 

@@ -1,8 +1,8 @@
 """What an entry of a child says happened: agent, turn and tool events, never message text.
 
 A host may publish its agent's events as ``event`` entries; what it does not say follows from the
-messages: each assistant message is a turn, its calls start tools, results finish them. Only the
-members named here leave the session, and words are cut (S23.2).
+messages: a turn is what the assistant says at a stretch, calls start tools, results finish them.
+Only the members named here leave the session, and words are cut (S23.2).
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,6 +45,8 @@ class Told(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
     turn: int = 0
     is_turn_open: bool = False
+    is_speaking: bool = False
+    """The last message was the assistant's."""
     says_turns: bool = False
     """The host tells of turns itself: its messages are none."""
     calls: list[str] = msgspec.field(default_factory=list)
@@ -65,7 +67,8 @@ def child_events(told: Told, entry: Entry, *, is_first: bool) -> Iterator[JsonOb
 def _of_message(told: Told, entry: Entry) -> Iterator[JsonObject]:
     message = entry.message
     assert message is not None
-    if message.role == "assistant" and not told.says_turns:
+    goes_on, told.is_speaking = told.is_speaking, message.role == "assistant"
+    if told.is_speaking and not goes_on and not told.says_turns:
         if told.is_turn_open:
             yield {"type": "turn_finished", "turn": told.turn}
         told.turn += 1

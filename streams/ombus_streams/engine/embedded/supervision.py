@@ -17,6 +17,7 @@ from ombus_schemas.topics import SUPERVISION
 
 from ombus_streams.engine.embedded.errors import AlreadyOwned
 from ombus_streams.engine.embedded.log import SqliteLog
+from ombus_streams.engine.embedded.milestones import Milestones
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import Snapshot, StateFile
 from ombus_streams.runtime.delegation_fold import DelegationFold
@@ -44,13 +45,16 @@ class Supervision:
         hooks: Hooks,
         redact: Callable[[str], str],
         *,
+        secrets: Sequence[str] = (),
         partitions: int | None = None,
     ) -> None:
         self.folder = folder / FOLDER
+        self._entries_folder, self._partitions, self._secrets = folder, partitions, secrets
         self._clock, self._host, self._hooks, self._redact = clock, host, hooks, redact
         self._ownership = Ownership(self.folder)
         self.supervisor: Supervisor | None = None
         """Who decides, while this process is the owner."""
+        self._milestones: Milestones | None = None
         opened = ExitStack()
         with opened:
             self.log = SqliteLog(self.folder, clock, partitions=partitions, topic=SUPERVISION)
@@ -65,6 +69,13 @@ class Supervision:
                 self._ownership.acquire()
             except AlreadyOwned:
                 return False
+            self._milestones = Milestones(
+                self._entries_folder,
+                self._clock,
+                self.log,
+                self._secrets,
+                partitions=self._partitions,
+            )
             tells = self._hooks.has_after
             folds: Mapping[int, DelegationFold] = {
                 each: DelegationFold(self.state.store(each), self.log, each, tells=tells)
@@ -81,8 +92,10 @@ class Supervision:
         Only the owner may call it.
         """
         assert self.supervisor is not None
+        assert self._milestones is not None
+        n_records = self._milestones.step()
         n_batches = self.supervisor.fold()
-        return n_batches + await self.supervisor.act()
+        return n_records + n_batches + await self.supervisor.act()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Own and step until ``stop`` is set, waiting for the lock as long as somebody has it."""
@@ -96,7 +109,7 @@ class Supervision:
             if self.supervisor is not None:
                 await self.supervisor.close()
                 self.supervisor = None
-            self._ownership.release()
+            self._disown()
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
         """Append events, durably, in order; whoever owns the folder folds them."""
@@ -117,8 +130,14 @@ class Supervision:
     def close(self) -> None:
         """Close the files and give the ownership back. Idempotent."""
         self.supervisor = None
+        self._disown()
         self.log.close()
         self.state.close()
+
+    def _disown(self) -> None:
+        if self._milestones is not None:
+            self._milestones.close()
+            self._milestones = None
         self._ownership.release()
 
     def _wait(self) -> None:

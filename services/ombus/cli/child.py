@@ -1,0 +1,142 @@
+"""``ombus child``: any program works on what is delegated to a child id."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ombus.cli.options import Data, Json, Tenant
+from ombus.cli.output import note, say, say_json
+from ombus.cli.shell import settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ombus.client.child import Offer, Work
+    from ombus.client.children import Ended
+    from ombus.settings import ProcessSettings
+
+
+def child(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The child id to answer to.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND...", help="The program, and what it is given."),
+    ],
+    slots: Annotated[
+        int, typer.Option("--slots", metavar="N", min=1, max=256, help="Delegations at once.")
+    ] = 1,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease-seconds",
+            metavar="S",
+            min=0.25,
+            max=300,
+            help="Without a sign of life for so long, another child may take over.",
+        ),
+    ] = 15.0,
+    tasks: Annotated[
+        int | None,
+        typer.Option("--tasks", metavar="N", min=1, help="End after so many delegations."),
+    ] = None,
+    max_lines: Annotated[
+        int, typer.Option("--max-lines", metavar="N", min=1, help="Lines of output.")
+    ] = 10_000,
+    max_line_bytes: Annotated[
+        int, typer.Option("--max-line-bytes", metavar="N", min=1, help="Bytes of one line.")
+    ] = 1_048_576,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", metavar="N", min=1, help="Bytes of output.")
+    ] = 67_108_864,
+    grace: Annotated[
+        float,
+        typer.Option("--grace-seconds", metavar="S", min=0, help="Between SIGTERM and SIGKILL."),
+    ] = 5.0,
+    json: Json = False,
+    tenant: Tenant = None,
+    data: Data = None,
+) -> None:
+    """Let a program be a child: it is started once for each delegation to NAME.
+
+    The delegation's input is on its standard input. Each line it prints becomes an entry of the
+    child's session: {"role": "assistant", "content": ...}, an entry, an event such as
+    {"type": "turn_started"}, or plain text. Exit code 0 finishes the delegation, any other fails
+    it; when it is cancelled or its lease is lost, the program gets SIGTERM, then SIGKILL.
+    What it is told besides is in OMBUS_CHILD_DELEGATION, _SESSION, _PARENT, _ATTEMPT, _LIMITS.
+
+    Several processes may answer to one NAME, on one data folder. Ends with Ctrl-C or SIGTERM.
+    """
+    import asyncio
+    import os
+
+    from ombus_schemas.ids import is_child_id
+
+    from ombus.client.child import ChildTask, Done
+    from ombus.client.command import Caps, run_command
+
+    if not is_child_id(name):
+        raise typer.BadParameter(f"{name!r} is no child id: A-Z a-z 0-9 . _ : -, 1 to 128")
+    settings = settings_for(context, data, tenant)
+    caps = Caps(
+        max_lines=max_lines,
+        max_line_bytes=max_line_bytes,
+        max_bytes=max_bytes,
+        grace_seconds=grace,
+    )
+    environ = {**os.environ, "OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
+
+    async def work(task: ChildTask) -> Done:
+        return await run_command(task, command, caps, environ)
+
+    def watch(seen: "Offer | Ended") -> None:
+        if json:
+            say_json(seen)
+        else:
+            say(_line(seen))
+
+    if not json:
+        note(f"ombus: child {name} of {settings.folder}")
+    asyncio.run(_serve(settings, name, work, watch, slots, round(lease * 1_000), tasks))
+
+
+async def _serve(
+    settings: "ProcessSettings",
+    name: str,
+    work: "Work",
+    watch: "Callable[[Offer | Ended], None]",
+    slots: int,
+    lease_ms: int,
+    tasks: int | None,
+) -> None:
+    import asyncio
+    import signal
+
+    from ombus.client.children import serve_children
+    from ombus.operator.children import folder_bus
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with folder_bus(settings) as bus:
+        await serve_children(
+            bus,
+            name,
+            work,
+            slots=slots,
+            lease_ms=lease_ms,
+            max_tasks=tasks,
+            stop=stop,
+            watch=watch,
+        )
+
+
+def _line(seen: "Offer | Ended") -> str:
+    from ombus.client.child import Offer
+
+    if isinstance(seen, Offer):
+        attempt = f", attempt {seen.epoch}" if seen.epoch > 1 else ""
+        return f"claimed {seen.delegation_id} of {seen.parent}{attempt}"
+    reason = f": {seen.reason}" if seen.reason else ""
+    return f"{seen.standing} {seen.offer.delegation_id}{reason}"
