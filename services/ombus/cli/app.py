@@ -25,11 +25,13 @@ from ombus.cli import (
     writing,
 )
 from ombus.cli.archive import archive, restore
+from ombus.cli.child import child
 from ombus.cli.invalidating import invalidate
 from ombus.cli.mcp import mcp
 from ombus.cli.replay import replay
 from ombus.cli.rows import replica
 from ombus.cli.serve import serve
+from ombus.cli.shadow import shadow
 from ombus.cli.shell import Flags
 from ombus.cli.worker import worker
 
@@ -128,6 +130,7 @@ app.command("up", rich_help_panel="Work")(operating.up)
 app.command("serve", rich_help_panel="Work")(serve)
 app.command("mcp", rich_help_panel="Work")(mcp)
 app.command("worker", rich_help_panel="Work")(worker)
+app.command("child", rich_help_panel="Work")(child)
 app.command("import", rich_help_panel="Work")(writing.import_files)
 app.command("watch", rich_help_panel="Work")(watching.watch)
 app.command("export", rich_help_panel="Work")(exporting.export)
@@ -151,6 +154,7 @@ app.add_typer(eval.app, name="eval", rich_help_panel="Prove")
 app.add_typer(usage.app, name="usage", rich_help_panel="Operate")
 app.command("archive", rich_help_panel="Operate")(archive)
 app.command("restore", rich_help_panel="Operate")(restore)
+app.command("shadow", rich_help_panel="Prove")(shadow)
 app.add_typer(checkpoint.app, name="checkpoint", rich_help_panel="Operate")
 app.command("replica", rich_help_panel="Work")(replica)
 app.command("replay", rich_help_panel="Operate")(replay)

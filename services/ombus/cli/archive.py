@@ -70,7 +70,7 @@ def archive(
             raise typer.Exit(FOUND) from error
         _say_checked(place, found, as_json=json)
         return
-    with _log(context, from_, data, topic, servers) as log, progress("archiving") as tell:
+    with opened_log(context, from_, data, topic, servers) as log, progress("archiving") as tell:
         done = run(depot, log, topic, segment_bytes=segment_mb << 20, tell=tell)
     if json:
         say_json(done)
@@ -107,7 +107,7 @@ def restore(
 
     settings, depot = settings_for(context, data), depot_at(place)
     source = ArchiveSource(depot)
-    with _log(context, to, into or settings.folder, topic, servers) as log:
+    with opened_log(context, to, into or settings.folder, topic, servers) as log:
         with progress("restoring") as tell:
             done = replay(
                 source, LogTarget(log), Selection(), settings.folder / ".replay", tell=tell
@@ -128,9 +128,10 @@ def restore(
 
 
 @contextmanager
-def _log(
+def opened_log(
     context: typer.Context, at: LogAt, folder: Path | None, topic: str, servers: str | None
 ) -> "Iterator[EntryLog]":
+    """Lend the log that a command names."""
     match at:
         case LogAt.KAFKA:
             from ombus.wiring_kafka import open_kafka_log

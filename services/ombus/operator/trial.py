@@ -78,7 +78,7 @@ def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
     Raises:
         SettingRemoved, SettingOutOfRange: the settings make no sense.
     """
-    said = _over(_in_force(desk.engine, key), said)
+    said = over(in_force(desk.engine, key), said)
     resolve_settings(said)
     tenant, _, session = key.decode().partition("/")
     meter = Counted(extractive_providers()["observer"])
@@ -87,7 +87,7 @@ def try_settings(desk: Desk, key: bytes, said: JsonObject, tell: Tell) -> Trial:
         settings = msgspec.structs.replace(desk.settings, data=scratch, partitions=1)
         engine = open_engine(settings, owns=True, clock=desk.clock, providers=providers)
         try:
-            opening = _control(tenant, session, "trial-settings", None, said)
+            opening = settings_entry(tenant, session, "trial-settings", None, said)
             engine.append([opening])
             n_entries, tip = 0, None
             batch: list[Entry] = []
@@ -139,14 +139,15 @@ def outcome(engine: Engine, key: bytes) -> Outcome:
         )
 
 
-def _in_force(engine: Engine, key: bytes) -> JsonObject:
+def in_force(engine: Engine, key: bytes) -> JsonObject:
+    """Return the settings of the default leaf, as they were said."""
     with engine.reading(key) as live:
         session = live.session
         said = session.leaf(session.head.default_segment).settings
     return {name: value for name, value in said.items() if name not in (WRITTEN_BY, SESSION)}
 
 
-def _over(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
+def over(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
     """Return both, key by key within their groups."""
     said = dict(weaker)
     for name, value in stronger.items():
@@ -178,9 +179,10 @@ def _flush(tenant: str, session: str, tip: str | None) -> Entry:
     return _side(tenant, session, "trial-flush", tip, {"type": "om.flush.requested"})
 
 
-def _control(
+def settings_entry(
     tenant: str, session: str, entry_id: str, parent: str | None, said: JsonObject
 ) -> Entry:
+    """Return the entry that sets ``said`` for a session."""
     body: JsonObject = {"type": "om.settings.changed", "settings": said}
     return _side(tenant, session, entry_id, parent, body)
 
