@@ -22,8 +22,9 @@ from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
 from ombus_streams.runtime.roster import Configured, Fixed, Opening
 from ombus_streams.runtime.staff import Staff
+from ombus_streams.runtime.telemetry import Telemetry
 
-from ombus.settings import ProcessSettings
+from ombus.settings import BadSetting, ProcessSettings
 
 __all__ = [
     "AlreadyOwned",
@@ -41,6 +42,7 @@ __all__ = [
     "staff_of",
     "state_folder",
     "switch_state",
+    "telemetry_of",
 ]
 
 TRACES: Final = "traces"
@@ -70,6 +72,7 @@ def open_engine(
     owns: bool,
     clock: Clock | None = None,
     providers: Providers | Staff | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Engine:
     """Return the engine over the data folder, which is created if there is none.
 
@@ -90,7 +93,25 @@ def open_engine(
         secrets=settings.secrets,
         ahead=settings.models.ahead,
         watch=watch_of(settings) if owns else None,
+        telemetry=telemetry or telemetry_of(settings),
     )
+
+
+def telemetry_of(settings: ProcessSettings) -> Telemetry:
+    """Return what a process tells of itself, with spans if the settings want them.
+
+    Raises:
+        BadSetting: what makes or sends them is not installed.
+    """
+    if settings.traces == "off":
+        return Telemetry()
+    try:
+        from ombus.telemetry.spans import tracer_of
+
+        return Telemetry(tracer=tracer_of(settings.traces))
+    except ImportError as error:
+        fact = "needs an extra: pip install 'ombus[otel]'"
+        raise BadSetting(f"traces = {settings.traces}", fact) from error
 
 
 def watch_of(settings: ProcessSettings) -> CompactionWatch | None:

@@ -17,7 +17,7 @@ from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock
 
 from ombus.settings import BadSetting, ProcessSettings
-from ombus.wiring import SystemClock
+from ombus.wiring import SystemClock, telemetry_of
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 from ombus.wiring_worker import staff_for, state_folder
 
@@ -75,11 +75,12 @@ def open_kafka_engine(
     from ombus_streams.engine.kafka.worker import Worker, WorkerOptions
 
     clock = clock or SystemClock()
+    telemetry = telemetry_of(settings).of(sharing.role)
     opened = ExitStack()
     # What was opened is closed again if the next thing cannot be.
     with opened:
         opened.enter_context(forwarded())
-        log = open_kafka_log(connection, sharing.topic, timeout=LOG_TIMEOUT)
+        log = open_kafka_log(connection, sharing.topic, telemetry.tracer, timeout=LOG_TIMEOUT)
         opened.callback(log.close)
         letters = open_kafka_log(connection, sharing.dead_letters)
         opened.callback(letters.close)
@@ -104,9 +105,17 @@ def open_kafka_engine(
             interpreter = Interpreter(staff, clock, secrets=settings.secrets)
             return Worker(
                 ROLES[sharing.role], options, connection, log, letters, state, interpreter, clock,
-                settings.secrets, news,
+                settings.secrets, news, telemetry,
             )  # fmt: skip
 
         closing = opened.pop_all()
     works = sharing.role == "all"
-    return KafkaEngine(log, state, hire, works=works, closing=(closing.close,))
+    return KafkaEngine(
+        log,
+        state,
+        hire,
+        works=works,
+        closing=(closing.close,),
+        telemetry=telemetry,
+        clock=clock,
+    )

@@ -15,13 +15,15 @@ from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 from ombus_streams.engine.kafka.status import WorkerStatus
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.metrics import Gauges
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
 from ombus_streams.runtime.roster import Fixed
 from ombus_streams.runtime.staff import Staff
+from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.settings import BadSetting, ProcessSettings
-from ombus.wiring import SystemClock, extractive_providers, staff_of
+from ombus.wiring import SystemClock, extractive_providers, staff_of, telemetry_of
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 
 if TYPE_CHECKING:
@@ -55,10 +57,13 @@ async def run_workers(
     clock: Clock | None = None,
     environ: Mapping[str, str] = os.environ,
     watch_seconds: float = 1.0,
+    telemetry: Telemetry | None = None,
+    measure: Callable[[Gauges], None] | None = None,
 ) -> None:
     """Run the workers until ``stop`` is set; the first that fails ends all of them.
 
-    ``watch`` is told how far they are, again and again.
+    ``watch`` is told how far they are, again and again; ``measure`` once of each worker's gauges,
+    which are to be asked on this event loop.
 
     Raises:
         LogContradicts, BrokerError, StoreError: see their way out.
@@ -71,9 +76,10 @@ async def run_workers(
     from ombus_streams.engine.kafka.threads import Threads
 
     clock = clock or SystemClock()
+    telemetry = telemetry or telemetry_of(settings)
     with ExitStack() as opened:
         opened.enter_context(forwarded())
-        log = await asyncio.to_thread(open_kafka_log, connection, topic)
+        log = await asyncio.to_thread(open_kafka_log, connection, topic, telemetry.tracer)
         opened.callback(log.close)
         letters = await asyncio.to_thread(open_kafka_log, connection, dead_letters)
         opened.callback(letters.close)
@@ -81,6 +87,7 @@ async def run_workers(
 
         def make(role: str) -> "Worker":
             from ombus_streams.engine.kafka.admission import RunLimits
+            from ombus_streams.engine.kafka.gauges import WorkerGauges
             from ombus_streams.engine.kafka.partition import FoldOptions
             from ombus_streams.engine.kafka.roles import ROLES
             from ombus_streams.engine.kafka.store import RocksState
@@ -98,10 +105,13 @@ async def run_workers(
             )
             staff = staff_for(settings, clock, environ, computing)
             interpreter = Interpreter(staff, clock, secrets=settings.secrets)
-            return Worker(
+            worker = Worker(
                 ROLES[role], options, connection, log, letters, state, interpreter, clock,
-                settings.secrets,
+                settings.secrets, telemetry=telemetry.of(role),
             )  # fmt: skip
+            if measure is not None:
+                measure(WorkerGauges(worker, clock).samples)
+            return worker
 
         try:
             await _run([make(role) for role in roles], stop, watch, watch_seconds)

@@ -40,6 +40,15 @@ def test_a_probe_is_answered(line: bytes, is_ready: bool, status: int) -> None:
     assert (body == b"") == line.startswith(b"HEAD")
 
 
+def test_what_is_counted_is_served_where_there_is_something() -> None:
+    async def test() -> tuple[int, bytes]:
+        health = Health(False, None)
+        async with serve_health("127.0.0.1", 0, lambda: health, lambda: b"ombus_x 1\n") as port:
+            return await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+    assert asyncio.run(asyncio.wait_for(test(), 10)) == (200, b"ombus_x 1\n")
+
+
 def test_a_request_that_never_ends_is_refused() -> None:
     async def test() -> int:
         async with serve_health("127.0.0.1", 0, lambda: Health(True, None)) as port:

@@ -73,6 +73,8 @@ def test_a_worker_process_catches_up_works_answers_probes_and_ends_in_order(
         assert probe(port, "/live")[0] == 200
         until(lambda: probe(port, "/ready")[0] == 200, 60, "it is ready")
         until(lambda: any(each.startswith("om:observer:") for each in ids_on(log)), 60, "it works")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            metrics = answer.read().decode()
     finally:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
@@ -83,6 +85,10 @@ def test_a_worker_process_catches_up_works_answers_probes_and_ends_in_order(
     assert sum(len(each["partitions"]) for each in said[0]["workers"]) == 2 * place.partitions
     assert not any(each.startswith("om:reflector:") for each in ids_on(log))
     assert "Traceback" not in err
+    assert 'ombus_lag_records{partition="0",role="observer"} 0.0' in metrics
+    assert 'ombus_ready{role="projector"} 1.0' in metrics
+    assert 'ombus_runs_total{outcome="recorded",worker="observer"}' in metrics
+    assert "local/" not in metrics
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
 from ombus.cli.options import Data, Json
@@ -32,14 +33,32 @@ def serve(
         Path | None, typer.Option("--key", metavar="FILE", help="TLS private key (PEM).")
     ] = None,
     rate: Annotated[
-        float, typer.Option("--rate", metavar="N", min=0.1, help="Requests a second of a caller.")
-    ] = 500.0,
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=0.1,
+            help="Requests a second of a caller. Default: gateway-rate of the settings, 500.",
+        ),
+    ] = None,
     max_body: Annotated[
-        int, typer.Option("--max-body", metavar="BYTES", min=1_024, help="Of one request.")
-    ] = 4_194_304,
+        int | None,
+        typer.Option(
+            "--max-body",
+            metavar="BYTES",
+            min=1_024,
+            help="Of one request. Default: gateway-max-body of the settings, 4 MiB.",
+        ),
+    ] = None,
     max_tails: Annotated[
-        int, typer.Option("--max-tails", metavar="N", min=0, help="Open at once.")
-    ] = 5_000,
+        int | None,
+        typer.Option(
+            "--max-tails",
+            metavar="N",
+            min=1,
+            help="Open at once. Default: gateway-max-tails of the settings, 5,000.",
+        ),
+    ] = None,
     wait: Annotated[
         float, typer.Option("--wait", metavar="N", min=0, help="Seconds to wait for the folder.")
     ] = 10.0,
@@ -120,9 +139,14 @@ def serve(
     from ombus.cli.extras import required
     from ombus.settings import BadSetting
 
-    settings = settings_for(context, data, quiet=False)
+    given: dict[str, JsonValue] = {
+        "gateway-rate": rate,
+        "gateway-max-body": max_body,
+        "gateway-max-tails": max_tails,
+    }
+    settings = settings_for(context, data, quiet=False, flags=given)
     with required("gateway"):
-        from ombus.gateway.limits import Limits
+        from ombus.gateway.limits import limits_of
         from ombus.gateway.serving import (
             Listening,
             Server,
@@ -136,12 +160,7 @@ def serve(
     if (cert is None) != (key is None):
         raise BadSetting("--cert and --key", "are given together")
     listening = Listening(host=host, port=port, cert=cert, key=key)
-    limits = Limits(
-        requests_per_second=rate,
-        burst=max(1, round(2 * rate)),
-        max_body_bytes=max_body,
-        max_tails=max_tails,
-    )
+    limits = limits_of(settings)
     listener: socket.socket | None = None
     where = str(settings.folder)
     if kafka or servers is not None:

@@ -37,10 +37,12 @@ def settings_for(
     tenant: str | None = None,
     *,
     quiet: bool = True,
+    flags: "Mapping[str, JsonValue] | None" = None,
 ) -> "ProcessSettings":
     """Return the settings of this command, and let its logs go where they say.
 
-    ``quiet`` commands log from warnings on, unless somebody asked for more.
+    ``quiet`` commands log from warnings on, unless somebody asked for more. ``flags`` are those of
+    the command itself, as the settings files spell them.
 
     Raises:
         BadSetting: what was set makes no sense.
@@ -48,17 +50,18 @@ def settings_for(
     from ombus.cli.logs import configure
     from ombus.settings import CONFIG, load_settings, settings_files
 
-    flags: Flags = context.find_object(Flags) or Flags()
+    general: Flags = context.find_object(Flags) or Flags()
     environ: Mapping[str, str] = dict(os.environ)
-    if flags.config is not None:
-        environ = {**environ, CONFIG: str(flags.config)}
-    folder = data or flags.data
+    if general.config is not None:
+        environ = {**environ, CONFIG: str(general.config)}
+    folder = data or general.data
     given: dict[str, JsonValue] = {
         "data": None if folder is None else str(folder),
-        "tenant": tenant or flags.tenant,
-        "wait-seconds": flags.wait_seconds,
-        "log-level": flags.log_level,
-        "log-json": flags.log_json,
+        "tenant": tenant or general.tenant,
+        "wait-seconds": general.wait_seconds,
+        "log-level": general.log_level,
+        "log-json": general.log_json,
+        **(flags or {}),
     }
     if quiet:
         environ = {"OMBUS_LOG_LEVEL": "warning", **environ}

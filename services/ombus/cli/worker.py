@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ombus_schemas.jsontext import JsonValue
+    from ombus_streams.runtime.metrics import Gauges
 
     from ombus.settings import ProcessSettings
     from ombus.wiring_kafka import Connection
@@ -41,7 +42,9 @@ def worker(
     health: Annotated[
         str | None,
         typer.Option(
-            "--health", metavar="HOST:PORT", help="Answer GET /live and GET /ready there."
+            "--health",
+            metavar="HOST:PORT",
+            help="Answer GET /live, GET /ready and GET /metrics there.",
         ),
     ] = None,
     topic: Annotated[
@@ -94,13 +97,23 @@ async def _run(
     import signal
     from contextlib import AsyncExitStack
 
+    from ombus.cli.extras import required
     from ombus.health import Health, serve_health
+    from ombus.wiring import telemetry_of
     from ombus.wiring_worker import run_workers
+
+    with required("kafka"):
+        from ombus.telemetry.exposition import exposition
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     seen: list[WorkerStatus] = []
+    gauges: list[Gauges] = []
+    telemetry = telemetry_of(settings)
+
+    def metrics() -> bytes:
+        return exposition(telemetry.tally, [sample for ask in gauges for sample in ask()])
 
     def watch(statuses: "Sequence[WorkerStatus]") -> None:
         was_ready = _are_ready(seen)
@@ -111,9 +124,14 @@ async def _run(
     async with AsyncExitStack() as opened:
         if health is not None:
             host, port = _address(health)
-            details = serve_health(host, port, lambda: Health(_are_ready(seen), _details(seen)))
+            details = serve_health(
+                host, port, lambda: Health(_are_ready(seen), _details(seen)), metrics
+            )
             await opened.enter_async_context(details)
-        await run_workers(settings, connection, names, instance, stop, watch, topic, dead_letters)
+        await run_workers(
+            settings, connection, names, instance, stop, watch, topic, dead_letters,
+            telemetry=telemetry, measure=gauges.append,
+        )  # fmt: skip
 
 
 def _are_ready(statuses: "Sequence[WorkerStatus]") -> bool:

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 from ombus_schemas import api
 from ombus_schemas.api import ApiRole
+from ombus_schemas.headers import trace_of
 from ombus_schemas.ids import is_key_part, session_key
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.openapi import document
@@ -42,6 +43,7 @@ from ombus.gateway.peers import PARTITIONS
 from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
 from ombus.gateway.tokens import Principal, Tokens
+from ombus.telemetry.exposition import MEDIA as PROMETHEUS
 
 if TYPE_CHECKING:
     from ombus.gateway.routing import Router
@@ -73,7 +75,8 @@ class Gateway:
         self.instance = instance or secrets.token_hex(4)
         self.router = router
         self.delegating = Delegating(host.desk.settings, limits)
-        self.metrics = Metrics(self)
+        self.metrics = Metrics(host.engine.telemetry, host.engine.samples)
+        self._tracer = host.engine.telemetry.tracer
         self._may_be_open, self._trusts = is_open, False
         self._rate = Rate(limits.requests_per_second, limits.burst)
         self._tenant_rate = Rate(limits.tenant_requests_per_second, limits.tenant_burst)
@@ -140,6 +143,9 @@ class Gateway:
         async def endpoint(request: Request) -> Response:
             started, request_id = time.perf_counter(), secrets.token_hex(8)
             caller, response = "", None
+            tracer, sent_by = self._tracer, None
+            if tracer.is_on:
+                sent_by = trace_of([(name.decode(), value) for name, value in request.headers.raw])
             try:
                 if self._n_requests >= self.limits.max_requests:
                     raise ApiError("busy", "too many requests are under way", retry_after=1)
@@ -147,7 +153,9 @@ class Gateway:
                 try:
                     claim, principal = self._caller(request)
                     caller = principal.id
-                    response = await self._response(route, request, claim, principal)
+                    # Only of callers that are known: others leave nothing but a count.
+                    with tracer.serving(f"{route.method} {route.path}", sent_by):
+                        response = await self._response(route, request, claim, principal)
                 finally:
                     self._n_requests -= 1
             except Exception as error:
@@ -393,8 +401,9 @@ class Gateway:
         if principal is None or "operator" not in principal.roles:
             error = ApiError("unauthorized") if principal is None else not_found()
             return respond(error, secrets.token_hex(8))
-        text = await self.host.call(self.metrics.text)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        n_tails = self.hub.n_tails
+        text = await self.host.call(lambda: self.metrics.text(n_tails))
+        return Response(text, media_type=PROMETHEUS)
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         is_method = isinstance(error, HTTPException) and error.status_code == 405

@@ -10,11 +10,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from contextvars import copy_context
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from ombus_schemas.entries import Entry
+from ombus_streams.runtime.metrics import Sample
 from ombus_streams.runtime.ports import Clock, EntryLog, Position
+from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.gateway.problems import ApiError
 from ombus.operator.desk import Desk
@@ -47,6 +51,11 @@ class Hosted(Protocol):
     def sessions(self) -> list[bytes]: ...
 
     def lag(self) -> int: ...
+
+    @property
+    def telemetry(self) -> Telemetry: ...
+
+    def samples(self) -> list[Sample]: ...
 
     async def run(self, stop: asyncio.Event) -> None: ...
 
@@ -119,8 +128,9 @@ class Host:
         return self.failure is None and not self.ended.is_set()
 
     async def call(self, ask: Callable[[], Result]) -> Result:
-        """Return what ``ask`` does, from one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        """Return what ``ask`` does, from one of the threads, in the caller's context."""
+        run = partial(copy_context().run, ask)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     async def folded(self, partition: int) -> int:
         """Return the first offset of a partition that is not folded yet."""

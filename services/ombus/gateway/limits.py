@@ -6,6 +6,10 @@ from typing import Final
 
 import msgspec
 
+from ombus.settings import ProcessSettings
+
+BURST_SECONDS: Final = 2
+"""Of a rate that was set and its burst was not: who was silent for so long may make it up."""
 MAX_BUCKETS: Final = 10_000
 """Callers whose rate is remembered; whoever called longest ago is forgotten first."""
 
@@ -43,6 +47,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A reader that takes nothing for so long is let go."""
     threads: int = 8
     """Reads and appends under way at once; the others wait their turn."""
+
+
+def limits_of(settings: ProcessSettings) -> Limits:
+    """Return the limits with what the settings say in place of the defaults."""
+    rate, tenant_rate = settings.gateway_rate, settings.gateway_tenant_rate
+    said = {
+        "requests_per_second": rate,
+        "burst": settings.gateway_burst or _burst(rate),
+        "tenant_requests_per_second": tenant_rate,
+        "tenant_burst": settings.gateway_tenant_burst or _burst(tenant_rate),
+        "max_requests": settings.gateway_max_requests,
+        "max_body_bytes": settings.gateway_max_body,
+        "max_tails": settings.gateway_max_tails,
+    }
+    given = {name: value for name, value in said.items() if value is not None}
+    return msgspec.structs.replace(Limits(), **given)
+
+
+def _burst(per_second: float | None) -> int | None:
+    return None if per_second is None else max(1, round(BURST_SECONDS * per_second))
 
 
 class Rate:

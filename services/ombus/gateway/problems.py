@@ -89,7 +89,7 @@ def respond(error: ApiError, request_id: str) -> Response:
         folded=error.folded,
         end=error.end,
     )
-    headers: dict[str, str] = {}
+    headers = {"X-Request-Id": request_id}
     if error.retry_after is not None:
         headers["Retry-After"] = f"{max(1, round(error.retry_after))}"
     if status == 401:

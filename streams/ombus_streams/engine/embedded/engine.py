@@ -19,6 +19,7 @@ from ombus_schemas.headers import headers_of
 from ombus_schemas.settings import WorkerLimits
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
+from ombus_streams.engine.embedded.gauges import samples
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.ownership import Ownership
 from ombus_streams.engine.embedded.store import Snapshot, StateFile
@@ -32,6 +33,7 @@ from ombus_streams.runtime.ahead import AheadPolicy
 from ombus_streams.runtime.callbacks import CompactionWatch
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
+from ombus_streams.runtime.metrics import Sample
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.processor import MAX_CACHED_SESSIONS, Processor
 from ombus_streams.runtime.records import iso
@@ -241,6 +243,10 @@ class Engine:
                 row = rows.position()
             total += self.log.end(partition) - (row.next_offset if row else 0)
         return total
+
+    def samples(self) -> list[Sample]:
+        """Return how far the folder is folded, for ``/metrics``. May be called from any thread."""
+        return samples(self)
 
     @property
     def has_caught_up(self) -> bool:

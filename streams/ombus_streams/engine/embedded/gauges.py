@@ -1,12 +1,16 @@
 """How far a data folder is folded, and what waits: for whoever serves ``/metrics``."""
 
-from ombus_streams.engine.embedded.engine import Engine
+from typing import TYPE_CHECKING
+
 from ombus_streams.runtime import gauges
 from ombus_streams.runtime.gauges import Standing
 from ombus_streams.runtime.metrics import Sample
 
+if TYPE_CHECKING:
+    from ombus_streams.engine.embedded.engine import Engine
 
-def samples(engine: Engine) -> list[Sample]:
+
+def samples(engine: "Engine") -> list[Sample]:
     """Return the gauges, whoever folds the folder; what only its owner knows is left out elsewhere.
 
     May be called from any thread.

@@ -18,6 +18,7 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
 
 from ombus_streams.engine.embedded.engine import Reading
+from ombus_streams.engine.kafka.gauges import WorkerGauges
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.partition import Partition
 from ombus_streams.engine.kafka.snapshot import Snapshot
@@ -28,7 +29,9 @@ from ombus_streams.memory import keys
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.runtime.errors import NotServed
-from ombus_streams.runtime.ports import Draft, Position
+from ombus_streams.runtime.metrics import Sample
+from ombus_streams.runtime.ports import Clock, Draft, Position
+from ombus_streams.runtime.telemetry import Telemetry
 
 _LONGEST_NAP_S: Final = 0.25
 """A partition that moved away wakes nobody."""
@@ -48,7 +51,11 @@ class KafkaEngine:
         *,
         works: bool,
         closing: Sequence[Callable[[], None]] = (),
+        telemetry: Telemetry | None = None,
+        clock: Clock,
     ) -> None:
+        self.telemetry, self._clock = telemetry or Telemetry(), clock
+        self._gauges: WorkerGauges | None = None
         self.log, self.is_worked = log, works
         self._state, self._hire, self._closing = state, hire, tuple(closing)
         self._worker: Worker | None = None
@@ -57,10 +64,11 @@ class KafkaEngine:
     async def run(self, stop: asyncio.Event) -> None:
         """Fold what is assigned, and with ``works`` do the work, until ``stop`` is set."""
         worker = self._worker = self._hire(self._tell)
+        self._gauges = WorkerGauges(worker, self._clock)
         try:
             await worker.run(stop)
         finally:
-            self._worker = None
+            self._worker = self._gauges = None
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
         """Append admitted entries, acknowledged by all replicas in sync, in order."""
@@ -171,6 +179,10 @@ class KafkaEngine:
             if opened is not None:
                 total += max(0, (end or opened.end) - opened.next_offset)
         return total
+
+    def samples(self) -> list[Sample]:
+        """Return how far this process's partitions are, for ``/metrics``."""
+        return [] if self._gauges is None else self._gauges.samples()
 
     def close(self) -> None:
         """Close rows and logs. Idempotent; ``run`` must be over."""

@@ -16,7 +16,7 @@ from ombus_streams.runtime.ports import Clock
 
 
 class WorkerGauges:
-    """Of one worker; asked on its event loop, since the rows belong to its thread.
+    """Of one worker. May be asked from any thread: what is torn is a number that was true just now.
 
     The consumer does not say when the record was appended that it fetches next, so how long it has
     waited is told from when nothing waited: the longer ago somebody looked, the more too high.

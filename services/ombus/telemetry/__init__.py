@@ -1,0 +1,1 @@
+"""How a process is watched: its metrics for Prometheus, its spans for OpenTelemetry."""
