@@ -1,10 +1,12 @@
 """Who may do what: every route against every caller who may not, and what they learn from it."""
 
+import os
+import re
 import statistics
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -13,18 +15,19 @@ from ombus.gateway.limits import Limits
 from ombus.gateway.serving import Listening, open_gateway
 from ombus.gateway.tokens import BadToken, Principal, Tokens
 from ombus.settings import BadSetting, load_settings
+from ombus_schemas.api import ApiRole
 from ombus_schemas.routes import ROUTES, Route
+from starlette.routing import Route as Endpoint
 
+from tests.gateway.asking import ask
 from tests.gateway.serving import Running, running
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
-PROBES = 200
-"""1,000 is the target; the order of magnitude shows here as well."""
-BODIES: dict[str, Any] = {
-    "append": {"entries": [{"role": "user", "content": "hello"}]},
-    "invalidate": {"ids": ["m1"], "reason": "revoked"},
-}
-ALL = ("publisher", "reader", "supervisor", "operator")
+PROBES = int(os.environ.get("OMBUS_TEST_PROBES", "200"))
+"""1,000 is the target (`make access`); the order of magnitude shows here as well."""
+ALL = get_args(ApiRole)
+PUBLIC = {"/live", "/ready", "/openapi.json"}
+"""What says nothing of anybody; ``/metrics`` is an operator's."""
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +41,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield found
 
 
-def ask(served: Running, route: Route, session: str, token: str | None) -> httpx.Response:
-    path = route.path.format(session=session, memory="0123456789ab", run="r1")
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    params = {"cursor": "m1"} if route.name == "pages" else {}
-    body = BODIES.get(route.name, {}) if route.method == "POST" else None
-    return served.http.request(route.method, path, params=params, json=body, headers=headers)
-
-
 def without_request_id(answer: httpx.Response) -> tuple[int, bytes]:
+    assert answer.headers["content-type"] == "application/problem+json", answer.request.url
     said = answer.json()
     request_id = said["requestId"]
     assert answer.headers["x-request-id"] == request_id
@@ -101,6 +97,37 @@ def test_absent_and_forbidden_are_one_answer(guarded: Running, route: Route) -> 
         "/v1/nothing/here", headers={"Authorization": f"Bearer {guarded.token('operator')}"}
     )
     assert all(each == without_request_id(absent) for each in answers)
+
+
+def test_every_path_that_is_served_is_in_the_table_or_says_nothing(guarded: Running) -> None:
+    served = {route.path for route in guarded.gateway.app().routes if isinstance(route, Endpoint)}
+    assert served == {route.path for route in ROUTES} | PUBLIC | {"/metrics"}
+
+
+def test_metrics_are_an_operator_s(guarded: Running) -> None:
+    tokens = [guarded.token(role) for role in ALL if role != "operator"]
+    said = [{"Authorization": f"Bearer {token}"} for token in tokens]
+    answers = {
+        without_request_id(guarded.http.get(path, headers=headers))
+        for headers in said
+        for path in ("/metrics", "/v1/nothing/here")
+    }
+    assert [status for status, _ in answers] == [404]
+    assert without_request_id(guarded.http.get("/metrics"))[0] == 401
+    operator = {"Authorization": f"Bearer {guarded.token('operator')}"}
+    assert guarded.http.get("/metrics", headers=operator).status_code == 200
+
+
+def test_a_memory_of_another_session_is_as_unknown_as_one_nobody_has(guarded: Running) -> None:
+    operator = {"Authorization": f"Bearer {guarded.token('operator')}"}
+    view = guarded.http.get("/v1/sessions/mine/view?mode=full", headers=operator).text
+    known = re.findall(r"\b[0-9a-f]{12}\b", view)[0]
+    reader = guarded.token("reader", sessions=["chat-*"])
+    (recall,) = [route for route in ROUTES if route.name == "recall"]
+    answers = [ask(guarded, recall, "chat-1", reader, part).json() for part in (known, "0" * 12)]
+    assert all(each.pop("hash") for each in answers)
+    one, other = (str(each).replace(known, "").replace("0" * 12, "") for each in answers)
+    assert one == other
 
 
 def test_another_tenant_lists_and_touches_nothing_of_ours(guarded: Running) -> None:
