@@ -12,6 +12,8 @@
     x Gone                a position of another log
     x TooLarge            a body over the gateway's limit
     x EntryRejected       an entry that admission refuses; its code says why
+    x ScopeRefused        the work scopes of the leaf do not allow it
+    x ScopeLimit          it would pass a cap of the work scopes
     x Conflict            ``expectedLeaf`` was not the leaf any more; the entry is no leaf
     x SpoolFull           nothing more fits the spool: the entry was not taken
     x SpoolBusy           another process holds the spool
@@ -93,6 +95,14 @@ class Conflict(Refused):
         self.entry_id = entry_id
 
 
+class ScopeRefused(Refused):
+    """The work scopes of the leaf do not allow it; the fact says why."""
+
+
+class ScopeLimit(Refused):
+    """It would pass a cap of the work scopes."""
+
+
 class SpoolFull(Refused):
     """Nothing more fits the spool."""
 
@@ -117,5 +127,7 @@ BY_CODE: dict[str, type[Refused]] = {
     "no_leaf": NotFound,
     "position_gone": Gone,
     "too_large": TooLarge,
+    "scope_refused": ScopeRefused,
+    "scope_limit": ScopeLimit,
 }
 """Any other code that is not to be retried is a ``BadRequest``."""

@@ -5,7 +5,7 @@ Reads ask for at least what this handle has written, so a host reads its own wri
 
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -14,8 +14,10 @@ from ombus_schemas.ids import is_key_part
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.routes import PREFIX
 
+from ombus.client.delegations import Delegations
 from ombus.client.errors import BadRequest, Unavailable
 from ombus.client.outbox import Appended, Sent
+from ombus.client.scoping import Scopes
 from ombus.client.tail import Event, events
 from ombus.client.transport import Reply
 
@@ -35,6 +37,8 @@ class Session:
         self.id = session_id
         self._client = client
         self._position: str | None = None
+        self.delegations = Delegations(client, session_id)
+        """The session's children."""
 
     async def append(self, entry: JsonObject) -> Appended:
         """Append an entry or a message and return once it is durable: on the log, or spooled.
@@ -131,6 +135,22 @@ class Session:
         said = {"id": _new("invalidated"), "ids": ids, "reason": reason, "hold": hold}
         asked = msgspec.convert(said, api.InvalidationRequest)
         return await self._steer("invalidations", asked, api.InvalidationAnswer)
+
+    @property
+    def scope(self) -> Scopes:
+        """The work scopes: ``open``, ``enter``, ``bind`` and so on."""
+        return Scopes(self._read, self._steer)
+
+    def with_work_scope(
+        self,
+        scope_id: str,
+        *,
+        parent: str | None = None,
+        kind: str | None = None,
+        label: str | None = None,
+    ) -> AbstractAsyncContextManager[str]:
+        """Work in a scope inside the block: it is opened if missing, entered, and left once."""
+        return self.scope.working_in(scope_id, parent=parent, kind=kind, label=label)
 
     @asynccontextmanager
     async def run(self, run_id: str | None = None) -> AsyncIterator[str]:
