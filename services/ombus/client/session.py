@@ -15,6 +15,7 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.routes import PREFIX
 
 from ombus.client.delegations import Delegations
+from ombus.client.delegations import Delegations
 from ombus.client.errors import BadRequest, Unavailable
 from ombus.client.outbox import Appended, Sent
 from ombus.client.scoping import Scopes

@@ -35,3 +35,22 @@ async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
                     said = {"kind": name, "position": position, "data": msgspec.json.decode(data)}
                     yield msgspec.convert(said, Event)
                 name, data, position = "", "", None
+
+
+async def told(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
+    """Yield position and data of the events named ``event`` in a stream of lines."""
+    name, data, position = "", "", ""
+    async for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "event":
+                name = value
+            case "data":
+                data += value
+            case "id":
+                position = value
+            case "" if not line:
+                if name == "event" and data:
+                    yield position, data
+                name, data, position = "", "", ""
