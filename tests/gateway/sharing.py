@@ -25,15 +25,13 @@ from ombus.settings import load_settings
 from ombus.wiring_gateway import Sharing
 
 from tests.gateway.serving import MAX_WAIT_S, Running
-from tests.kafka.world import Place, make_place, until
+from tests.kafka.world import Place, until
 
 JOIN_SECONDS: Final = 60.0
 """A group without members waits for more of them first, and busy machines are slow."""
 ROOT: Final = Path(__file__).parents[2]
 SESSIONS: Final = 200
 """Enough names for every partition to have some."""
-
-__all__ = ["Gone", "Place", "Shared", "joined", "make_place", "sharing", "spawned"]
 
 
 class Shared(Running):
@@ -55,7 +53,7 @@ def sharing(
 ) -> Iterator[list[Shared]]:
     """Serve a place by gateways of these names, until the block ends; each has a share."""
     with ExitStack() as opened:
-        found = [opened.enter_context(_one(place, name, role, toml)) for name in names]
+        found = [opened.enter_context(one(place, name, role, toml)) for name in names]
         joined(found, place.partitions)
         yield found
 
@@ -71,7 +69,7 @@ def joined(gateways: Sequence[Shared], partitions: int) -> None:
 
 
 @contextmanager
-def _one(place: Place, name: str, role: str, toml: str) -> Iterator[Shared]:
+def one(place: Place, name: str, role: str, toml: str = "") -> Iterator[Shared]:
     folder = Path(place.folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.toml"

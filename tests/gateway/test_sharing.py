@@ -16,7 +16,8 @@ from ombus.gateway.peers import PRINCIPAL, SIGNATURE, Peers
 from ombus.gateway.problems import UNTOUCHED
 from ombus.gateway.tokens import Principal
 
-from tests.gateway.sharing import Place, Shared, make_place, sessions_by_owner, sharing
+from tests.gateway.sharing import Shared, sessions_by_owner, sharing
+from tests.kafka.world import Place, make_place
 from tests.support.brokers import Service
 
 N_PAIRS: Final = int(os.environ.get("OMBUS_TEST_GATEWAY_PAIRS", "300"))
