@@ -1,4 +1,4 @@
-.PHONY: bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
+.PHONY: supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -103,3 +103,11 @@ $(MODEL)/ready:
 # Providers at their worst over 1,000 sessions, about 10 minutes.
 chaos-models: setup
 	OMBUS_CHAOS_SESSIONS=1000 OMBUS_STORM_SESSIONS=1000 $(BIN)/pytest -q tests/runtime/test_chaos.py
+
+# A parent, two children and a grandchild as processes, killed at named states; each state 20 times.
+supervision-chaos: setup
+	$(BIN)/python -m tests.supervision.chaos --rounds $(ROUNDS)
+
+# 32 parents with 32 children each, ten events a second offered by each for 60 seconds of log time.
+supervision-load: setup
+	$(BIN)/python -m tests.supervision.load --parents 32 --children 32 --seconds 60

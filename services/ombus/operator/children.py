@@ -171,20 +171,20 @@ class FolderBus:
     unreachable: tuple[type[Exception], ...] = (RetryableError, OSError)
 
     def __init__(self, children: Children, tenant: str) -> None:
-        self._children, self._tenant = children, tenant
+        self.children, self.tenant = children, tenant
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         """A call that was given up runs on in its thread."""
 
     async def offers(self, child_id: str) -> Sequence[Offer]:
-        found = await asyncio.to_thread(self._children.offers, self._tenant, child_id)
+        found = await asyncio.to_thread(self.children.offers, self.tenant, child_id)
         if not found:
-            await asyncio.to_thread(self._children.wait)
+            await asyncio.to_thread(self.children.wait)
         return found
 
     async def claim(self, offer: Offer, holder: str, lease_ms: int) -> bool:
         def claim() -> bool:
-            lease = self._children.lease(self._tenant, offer.parent, offer.delegation_id, holder)
+            lease = self.children.lease(self.tenant, offer.parent, offer.delegation_id, holder)
             self._leases = {id: each for id, each in self._leases.items() if each.is_held}
             self._leases[offer.delegation_id] = lease
             return lease.claim(lease_ms) and lease.epoch == offer.epoch
@@ -212,17 +212,17 @@ class FolderBus:
     async def publish(self, offer: Offer, entries: Sequence[JsonObject]) -> None:
         session = offer.child_session_id
         try:
-            await asyncio.to_thread(self._children.publish, self._tenant, session, entries)
+            await asyncio.to_thread(self.children.publish, self.tenant, session, entries)
         except Rejected as error:
             raise ChildFailure(str(error), reason="rejected") from error
 
     async def finish(self, offer: Offer, holder: str, done: Done) -> Standing:
         lease = self._leases[offer.delegation_id]
-        return await self._locked(lambda: self._children.finish(lease, done))
+        return await self._locked(lambda: self.children.finish(lease, done))
 
     async def fail(self, offer: Offer, holder: str, failure: ChildFailure) -> Standing:
         lease = self._leases[offer.delegation_id]
-        return await self._locked(lambda: self._children.fail(lease, failure))
+        return await self._locked(lambda: self.children.fail(lease, failure))
 
     async def _locked(self, call: Callable[[], Result]) -> Result:
         def locked() -> Result:

@@ -1,0 +1,378 @@
+"""A parent, two children and a grandchild as processes of their own, killed at named states.
+
+``python -m tests.supervision.chaos --rounds 200``: each round a parent asks two children, the first
+of them asks a grandchild; two kill points are armed, and whichever process comes by dies there with
+SIGKILL and is started again. Afterwards every delegation has exactly one end, whoever waits is
+answered the same before and after, nothing holds a slot, and the rows equal a fold of the log.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from ombus.client.child import ChildFailure, ChildTask, Done, Offer, Standing
+from ombus.client.children import Ended, serve_children
+from ombus.operator.children import FolderBus, folder_bus
+from ombus.operator.delegations import Delegations
+from ombus.settings import ProcessSettings, load_settings
+from ombus_schemas.delegating import DelegateRequest, DelegationAnswer
+from ombus_schemas.entries import Ownership
+from ombus_schemas.ids import session_key
+from ombus_schemas.jsontext import JsonObject
+
+from tests.supervision.folded import check_folder
+
+TENANT: Final = "acme"
+OWNER: Final = Ownership(account_id="a", user_id="u")
+LEASE_MS: Final = 500
+ROUND_S: Final = 60.0
+KILLS: Final = 2
+PARENT_STATES: Final = ("asked", "waiting", "answered")
+CHILD_STATES: Final = ("offered", "claimed", "opened", "working", "said", "ended")
+STATES: Final = (
+    *(f"parent.{state}" for state in PARENT_STATES),
+    *(f"child.{state}" for state in (*CHILD_STATES, "delegated")),
+    *(f"grandchild.{state}" for state in CHILD_STATES),
+    "supervisor.owning",
+)
+PROJECT: Final = """
+[supervision.limits]
+timeoutMs = 20_000
+[supervision.children.left]
+children = ["below"]
+report = "stream"
+[supervision.children.right]
+report = "milestones"
+[supervision.children.below]
+"""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is to do; the input of its delegation."""
+
+    how: str
+    """``finish``, ``fail``, or ``hang`` until it is cancelled."""
+    below: str | None = None
+    """What the grandchild is to do."""
+
+
+class Armed:
+    """Kill points of one process: files that it takes away as it dies."""
+
+    def __init__(self, folder: Path, role: str) -> None:
+        self._folder, self._role = folder, role
+
+    def die(self, state: str) -> None:
+        """End this process here if the point is armed."""
+        name = f"{self._role}.{state}"
+        with suppress(FileNotFoundError):
+            (self._folder / "armed" / name).unlink()
+            with (self._folder / "hits").open("a") as hits:
+                hits.write(name + "\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deadly(FolderBus):
+    """A bus whose process may die before or after each call."""
+
+    def __init__(self, bus: FolderBus, armed: Armed) -> None:
+        super().__init__(bus.children, bus.tenant)
+        self._armed = armed
+
+    async def claim(self, offer: Offer, holder: str, lease_ms: int) -> bool:
+        self._armed.die("offered")
+        is_held = await super().claim(offer, holder, lease_ms)
+        if is_held:
+            self._armed.die("claimed")
+        return is_held
+
+    async def finish(self, offer: Offer, holder: str, done: Done) -> Standing:
+        self._armed.die("said")
+        standing = await super().finish(offer, holder, done)
+        self._armed.die("ended")
+        return standing
+
+    async def fail(self, offer: Offer, holder: str, failure: ChildFailure) -> Standing:
+        self._armed.die("said")
+        standing = await super().fail(offer, holder, failure)
+        self._armed.die("ended")
+        return standing
+
+
+def settings_of(folder: Path) -> ProcessSettings:
+    flags: JsonObject = {"data": str(folder / "data"), "tenant": TENANT}
+    return load_settings(flags, {}, [folder / "ombus.toml"])
+
+
+async def be_child(folder: Path, name: str) -> None:
+    """Serve a child id until killed."""
+    settings = settings_of(folder)
+    armed = Armed(folder, "grandchild" if name == "below" else "child")
+
+    async def work(task: ChildTask) -> Done:
+        armed.die("opened")
+        said = msgspec.json.decode(task.input, type=Asked)
+        await task.publish({"role": "assistant", "content": f"{name} is at it"})
+        armed.die("working")
+        output = name
+        if said.below is not None:
+            output = await asyncio.to_thread(ask_below, task, said.below)
+        if said.how == "fail":
+            raise ChildFailure("as asked", reason="asked")
+        if said.how == "hang":
+            await asyncio.Event().wait()
+        return Done(output=output)
+
+    def ask_below(task: ChildTask, how: str) -> str:
+        with Delegations(settings, drives=False) as delegations:
+            key = session_key(TENANT, task.session_id)
+            answer = delegations.delegate(key, request("below", Asked(how=how)), OWNER)
+            armed.die("delegated")
+            answer = delegations.wait(key, answer.delegation_id, ROUND_S)
+            return f"{name} over {answer.state}"
+
+    def watch(seen: Offer | Ended) -> None:
+        if isinstance(seen, Ended):
+            with (folder / "ended").open("a") as ended:
+                ended.write(f"{seen.offer.delegation_id} {seen.offer.epoch} {seen.standing}\n")
+
+    async with folder_bus(settings) as bus:
+        deadly = Deadly(bus, armed)
+        await serve_children(deadly, name, work, slots=4, lease_ms=LEASE_MS, watch=watch)
+
+
+def request(child_id: str, asked: Asked, on_lost: str = "takeover") -> DelegateRequest:
+    said = {
+        "childId": child_id,
+        "input": msgspec.json.encode(asked).decode(),
+        "id": f"ask-{child_id}",
+        "onLost": on_lost,
+        "report": "stream",
+    }
+    return msgspec.convert(said, DelegateRequest)
+
+
+def be_parent(folder: Path, session: str, plan: Sequence[tuple[str, Asked, str]]) -> None:
+    """Ask both children, wait for both, end what hangs, and write down what was answered."""
+    armed = Armed(folder, "parent")
+    key = session_key(TENANT, session)
+    with Delegations(settings_of(folder)) as delegations:
+        ids: list[str] = []
+        for child, asked, on_lost in plan:
+            ids.append(
+                delegations.delegate(key, request(child, asked, on_lost), OWNER).delegation_id
+            )
+            armed.die("asked")
+        answers: list[DelegationAnswer] = []
+        for (_, asked, _), delegation in zip(plan, ids, strict=True):
+            answer = delegations.get(key, delegation)
+            while not answer.is_over:
+                if asked.how == "hang" and answer.state == "started":
+                    delegations.cancel(key, delegation, "enough")
+                answer = delegations.wait(key, delegation, 0.1)
+                armed.die("waiting")
+            answers.append(answer)
+        with (folder / "answers").open("ab") as lines:
+            lines.write(msgspec.json.encode([session, answers]) + b"\n")
+        armed.die("answered")
+
+
+class House:
+    """The processes of one run; those that die are started again."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self._rng = folder, rng
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.n_started = 0
+        self.hits: Counter[str] = Counter()
+        (folder / "armed").mkdir()
+        (folder / "ombus.toml").write_text(PROJECT)
+        for name in ("hits", "ended", "answers"):
+            (folder / name).touch()
+
+    def keep(self, *names: str) -> None:
+        """Start those of the processes that do not run."""
+        for name in names:
+            process = self._running.get(name)
+            if process is None or process.poll() is not None:
+                self._start(name, ["child", name])
+
+    def round(self, n: int) -> None:
+        """Let a parent have its two children worked for, with kills, until all of it is over."""
+        session = f"p{n}"
+        plan = [
+            ("left", Asked(how=self._how(), below=self._how(hangs=False)), self._on_lost()),
+            ("right", Asked(how=self._how()), self._on_lost()),
+        ]
+        argument = msgspec.json.encode([session, plan]).decode()
+        self._arm(n)
+        self._start("parent", ["parent", argument])
+        deadline = time.monotonic() + ROUND_S
+        owner_is_killed = "supervisor.owning" in self._armed()
+        while (code := self._running["parent"].poll()) != 0:
+            assert code in (None, -signal.SIGKILL), f"the parent ended with {code}"
+            assert time.monotonic() < deadline, f"round {n} is not over: {self._armed()}"
+            if code is not None:
+                self._start("parent", ["parent", argument])
+            self.keep("left", "right", "below")
+            if owner_is_killed and self._kill_owner():
+                owner_is_killed = False
+            time.sleep(0.02)
+        self._settle(session, deadline)
+
+    def end(self) -> None:
+        """Stop every process that this run started."""
+        for process in self._running.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def _settle(self, session: str, deadline: float) -> None:
+        """Return once every delegation of the round is over, the grandchild's included."""
+        with Delegations(settings_of(self.folder), drives=False) as delegations:
+            while not all(_is_over(node) for node in _nodes(delegations, session)):
+                assert time.monotonic() < deadline, f"{session} is not over"
+                self.keep("left", "right", "below")
+                time.sleep(0.02)
+
+    def _arm(self, n: int) -> None:
+        for each in (self.folder / "armed").iterdir():
+            each.unlink()
+        self.hits = Counter((self.folder / "hits").read_text().split())
+        rare = sorted(STATES, key=lambda state: (self.hits[state], self._rng.random()))
+        for state in rare[:KILLS]:
+            (self.folder / "armed" / state).touch()
+
+    def _armed(self) -> list[str]:
+        return sorted(each.name for each in (self.folder / "armed").iterdir())
+
+    def _kill_owner(self) -> bool:
+        """Kill whichever of our processes decides for all of them."""
+        try:
+            pid = int((self.folder / "data" / "supervision" / "owner.lock").read_text())
+        except (FileNotFoundError, ValueError):
+            return False
+        for process in self._running.values():
+            if process.pid == pid and process.poll() is None:
+                process.kill()
+                process.wait()
+                (self.folder / "armed" / "supervisor.owning").unlink()
+                with (self.folder / "hits").open("a") as hits:
+                    hits.write("supervisor.owning\n")
+                return True
+        return False
+
+    def _start(self, name: str, arguments: Sequence[str]) -> None:
+        module = [sys.executable, "-m", "tests.supervision.chaos", "--folder", str(self.folder)]
+        self._running[name] = subprocess.Popen(
+            [*module, "--be", *arguments], stdout=subprocess.DEVNULL
+        )
+        self.n_started += 1
+
+    def _how(self, *, hangs: bool = True) -> str:
+        return self._rng.choice(["finish", "finish", "fail", *(["hang"] if hangs else [])])
+
+    def _on_lost(self) -> str:
+        return self._rng.choice(["takeover", "takeover", "takeover", "fail"])
+
+
+def _nodes(delegations: Delegations, session: str) -> list[DelegationAnswer]:
+    key = session_key(TENANT, session)
+    found: list[DelegationAnswer] = []
+    for node in delegations.tree(key).nodes:
+        found.append(delegations.get(key, node.delegation_id))
+        found += _nodes(delegations, node.child_session_id)
+    return found
+
+
+def _is_over(answer: DelegationAnswer) -> bool:
+    return answer.is_over
+
+
+def check(folder: Path) -> Counter[str]:
+    """Compare what the processes saw with the log; return how the delegations ended.
+
+    Raises:
+        AssertionError: one ended twice or never, a slot leaks, or an answer changed.
+    """
+    ends = Counter[str]()
+    seen: dict[str, DelegationAnswer] = {}
+    with Delegations(settings_of(folder)) as delegations:
+        for line in (folder / "answers").read_text().splitlines():
+            session, answers = msgspec.json.decode(line, type=tuple[str, list[DelegationAnswer]])
+            for answer in answers:
+                again = delegations.wait(session_key(TENANT, session), answer.delegation_id, 0)
+                assert again == answer == seen.setdefault(answer.delegation_id, answer)
+    finished = Counter[str]()
+    for line in (folder / "ended").read_text().splitlines():
+        delegation, _, standing = line.split()
+        finished[delegation] += standing == "finished"
+    # A process may be killed before it says so; no two ever say it.
+    assert max(finished.values(), default=0) <= 1, "two children were told that they succeeded"
+    for state in check_folder(settings_of(folder)).values():
+        ends[state] += 1
+    return ends
+
+
+def chaos(rounds: int, seed: int, least: int) -> str:
+    """Run the rounds and return the line that says what happened."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="ombus-chaos-"))
+    house = House(folder, random.Random(seed))
+    try:
+        for n in range(rounds):
+            house.round(n)
+    finally:
+        house.end()
+    hits = Counter((folder / "hits").read_text().split())
+    ends = check(folder)
+    shutil.rmtree(folder)
+    rarest = min(STATES, key=lambda state: hits[state])
+    assert hits[rarest] >= least, f"{rarest} was hit {hits[rarest]} times, {least} are wanted"
+    counts = ", ".join(f"{state} {hits[state]}" for state in STATES)
+    how = ", ".join(f"{n:,} {state}" for state, n in sorted(ends.items()))
+    return (
+        f"kills: {counts}\n"
+        f"{rounds:,} rounds in {time.monotonic() - began:.0f} s: {sum(hits.values()):,} kills, "
+        f"{house.n_started:,} processes; {ends.total():,} delegations, each with one end: {how}; "
+        "answers, slots, summaries and rows equal a fold of the log"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--least", type=int, default=20, help="hits of the rarest state")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--be", nargs=2, metavar=("ROLE", "ARGUMENT"))
+    said = parser.parse_args()
+    if said.be is None:
+        print(chaos(said.rounds, said.seed, said.least))
+        return 0
+    role, argument = said.be
+    if role == "child":
+        asyncio.run(be_child(said.folder, argument))
+    else:
+        session, plan = json.loads(argument)
+        typed = msgspec.convert(plan, list[tuple[str, Asked, str]])
+        be_parent(said.folder, session, typed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
