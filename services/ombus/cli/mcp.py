@@ -43,6 +43,10 @@ def mcp(
     page_limit: Annotated[
         int | None, typer.Option("--page-limit", metavar="N", help="Of a page without a limit.")
     ] = None,
+    delegate: Annotated[
+        bool,
+        typer.Option("--delegate", help="Also spawn_agent, wait_agent and cancel_agent."),
+    ] = False,
     tenant: Tenant = None,
     data: Data = None,
 ) -> None:
@@ -63,7 +67,7 @@ def mcp(
 
     async def run() -> None:
         async with _opened(settings, url, token) as client:
-            server = memory_server(client.session(session), page_limit)
+            server = memory_server(client.session(session), page_limit, delegates=delegate)
             if http:
                 note(f"serving {session} at http://{host}:{port}/mcp")
                 await serve_http(server, host, port, bearer)

@@ -1,4 +1,4 @@
-"""The MCP server: four tools over one session, which configuration fixes and no call changes."""
+"""The MCP server: tools over one session, which configuration fixes and no call changes."""
 
 import hmac
 import json
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ombus.client import Session
 from ombus.mcp import answers
+from ombus.mcp.children import child_tools
 
 NAME: Final = "ombus"
 INSTRUCTIONS: Final = (
@@ -22,9 +23,19 @@ INSTRUCTIONS: Final = (
 READS: Final = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def memory_server(session: Session, page_limit: int | None = None) -> MCPServer[None]:
-    """Return the server for one session; answers hold text and the same as structured content."""
-    server: MCPServer[None] = MCPServer(NAME, instructions=INSTRUCTIONS, log_level="WARNING")
+def memory_server(
+    session: Session, page_limit: int | None = None, *, delegates: bool = False
+) -> MCPServer[None]:
+    """Return the server for one session; answers hold text and the same as structured content.
+
+    ``delegates``: a model may also ask children, as this session.
+    """
+    server: MCPServer[None] = MCPServer(
+        NAME,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        tools=child_tools(session.delegations) if delegates else [],
+    )
 
     async def recall(
         id: JsonValue = None,
