@@ -1,4 +1,4 @@
-.PHONY: supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance test-model chaos-models bench clean
+.PHONY: supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -71,6 +71,10 @@ bench-kafka: setup .venv-quix/installed
 
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
+
+# The vectors of work scopes once more, as requests to a gateway.
+conformance-http: setup
+	$(BIN)/python -m tests.conformance.over_http $(VECTORS)
 
 # The Kafka engine at full size: ten kills, 10,000 generated entries and every real transcript.
 kafka-full: setup

@@ -81,7 +81,12 @@ def failure_of(case: Case) -> str | None:
         return f"unknown op {unknown}"
     except Exception as raised:  # every outcome of a call under test is a result
         result = failure(raised)
-    return next(_differences(case.expected, result, "$"), None)
+    return differences_of(case.expected, result)
+
+
+def differences_of(expected: Result, result: Result) -> str | None:
+    """Return the first difference in words, or nothing."""
+    return next(_differences(expected, result, "$"), None)
 
 
 def failure(raised: Exception) -> JsonObject:
