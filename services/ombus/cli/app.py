@@ -33,6 +33,7 @@ from ombus.cli.rows import replica
 from ombus.cli.serve import serve
 from ombus.cli.shadow import shadow
 from ombus.cli.shell import Flags
+from ombus.cli.tree import tree
 from ombus.cli.worker import worker
 
 _EPILOG = (
@@ -146,6 +147,7 @@ app.command("context", rich_help_panel="Read")(reading.context)
 app.command("recall", rich_help_panel="Read")(reading.recall)
 app.command("page", rich_help_panel="Read")(reading.page)
 app.command("tail", rich_help_panel="Read")(reading.tail)
+app.command("tree", rich_help_panel="Read")(tree)
 app.command("verify", rich_help_panel="Prove")(operating.verify)
 app.command("rebuild", rich_help_panel="Prove")(operating.rebuild)
 app.command("demo", rich_help_panel="Prove")(operating.demo)
