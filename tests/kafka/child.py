@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -64,8 +64,29 @@ class Slow:
             yield event
 
 
+class JumpingClock(SystemClock):
+    """Wall time of this process, which a signal moves: for our clock and for ``time.time``."""
+
+    def __init__(self) -> None:
+        self._jumped, self._time = timedelta(), time.time
+
+    def now(self) -> datetime:
+        return super().now() + self._jumped
+
+    def jump(self, by: timedelta) -> None:
+        self._jumped += by
+        time.time = lambda: self._time() + self._jumped.total_seconds()
+
+
+CLOCK: Final = JumpingClock()
+JUMPS: Final = {
+    signal.SIGUSR1: timedelta(days=400),
+    signal.SIGUSR2: timedelta(days=-800),
+}
+
+
 async def run(told: Told, stop: asyncio.Event, report: bool = True) -> None:
-    place, clock = told.place, SystemClock()
+    place, clock = told.place, CLOCK
     log = await asyncio.to_thread(KafkaLog, place.connection, place.topic)
     dead_letters = await asyncio.to_thread(KafkaLog, place.connection, place.dead_letters)
     state = RocksState(state_folder(Path(place.folder), told.instance, told.role), small_memory())
@@ -99,7 +120,10 @@ async def run(told: Told, stop: asyncio.Event, report: bool = True) -> None:
 
 async def main(said: str) -> None:
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    for number, by in JUMPS.items():
+        loop.add_signal_handler(number, CLOCK.jump, by)
     await run(msgspec.json.decode(said, type=Told), stop)
 
 
@@ -131,6 +155,9 @@ class Child:
         self._process.kill()
         self._process.wait()
         self._reader.join()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

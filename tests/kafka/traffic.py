@@ -6,6 +6,7 @@ conflicts and types of tomorrow; every session is one publisher, so its order is
 
 import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from ombus.importers import Imported, open_transcripts
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
+from ombus_streams.runtime.errors import RetryableError
 from ombus_streams.runtime.ports import Draft, EntryLog
 
 from tests.support.sessions import chat, fact, settings
@@ -149,6 +151,7 @@ class Feed:
         self._tellers = [Teller(number, seed, observe_tokens) for number in range(n_sessions)]
         self._chance = random.Random(seed)
         self._sent: list[Draft] = []
+        self.n_delayed = 0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -163,5 +166,16 @@ class Feed:
         while not self._ending.wait(self._pause):
             entries = [self._chance.choice(self._tellers).next() for _ in range(FED_AT_ONCE)]
             drafts = drafts_of(entries)
-            self._log.append(drafts)
+            self._append(drafts)
             self._sent += drafts
+
+    def _append(self, drafts: Sequence[Draft]) -> None:
+        """Append until it is acknowledged, as publishers do: the first entry with an id wins."""
+        while True:
+            try:
+                self._log.append(drafts)
+            except RetryableError:
+                self.n_delayed += 1
+                time.sleep(0.2)
+            else:
+                return
