@@ -80,6 +80,12 @@ conformance-http: setup
 kafka-full: setup
 	OMBUS_TEST_KAFKA_ENTRIES=10000 OMBUS_TEST_KAFKA_ROUNDS=10 $(BIN)/pytest -q -s --require kafka tests/kafka
 
+# Faults of ten kinds against workers on three brokers, about a minute a round. What was stopped goes
+# on; ROUNDS=40 is every kind four times. Its last table is in docs/guides/operating.md.
+chaos: ROUNDS = 40
+chaos: setup
+	$(BIN)/python -m tests.kafka.chaos --rounds $(ROUNDS)
+
 # Kafka, Redis, a Kafka UI and the workers, with Docker; without it: docs/guides/kafka-dev.md
 COMPOSE := docker compose -f infra/compose/compose.yaml
 up:
