@@ -13,6 +13,8 @@ from ombus_streams.supervision.parent import claimable, handles_of
 from ombus_streams.supervision.summary import ChildSummary, summary
 
 from tests.supervision.office import HOST, Office
+from tests.supervision.refold import check_fold
+from tests.supervision.refold import summed as summed_anew
 from tests.supervision.telling import PARENT, TENANT, entry_of, request
 
 Open = Callable[..., Office]
@@ -258,3 +260,17 @@ def test_a_restart_folds_on_and_decides_nothing_twice(open_office: Open) -> None
     office.settle()
     assert [office.handle(id) for id in ids] == before_it
     assert sum(office.supervision.log.end(each) for each in range(2)) == n_events
+
+
+def test_the_rows_are_what_a_fresh_fold_of_the_log_gives(open_office: Open, tmp_path: Path) -> None:
+    office = open_office()
+    lead = office.ask(1, "lead")
+    office.claim(lead)
+    below = child_session_id(lead)
+    office.claim(office.ask(1, "scout", below), below)
+    office.ask(2, "nobody")
+    office.fail(lead)
+    office.clock.move(1_000)
+    office.settle()
+    assert check_fold(tmp_path) == {"failed": 1, "cancelled": 1, "rejected": 1}
+    assert {row.child_id: row for row in summed_anew(tmp_path, b"acme/boss")} == summed(office)
