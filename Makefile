@@ -1,4 +1,4 @@
-.PHONY: supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
