@@ -22,6 +22,7 @@ from typing import Final, cast
 
 import msgspec
 from ombus import Client
+from ombus.cli.logs import configure
 from ombus.client.errors import BadRequest, Refused, ScopeLimit, ScopeRefused
 from ombus.client.session import Session
 from ombus.gateway.app import Gateway
@@ -301,6 +302,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not (folder := Path(arguments[0])).is_dir():
         print("usage: python -m tests.conformance.over_http FOLDER", file=sys.stderr)
         return 2
+    configure("error", as_json=False)
     cases = cases_in(folder)
     with tempfile.TemporaryDirectory() as data:
         failures = asyncio.run(failures_of(cases, Path(data)))
