@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
 from ombus_streams.engine.kafka.status import WorkerStatus
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.metrics import Gauges
+from ombus_streams.runtime.owners import GrantsOwners
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
 from ombus_streams.runtime.roster import Fixed
@@ -83,6 +84,8 @@ async def run_workers(
         opened.callback(log.close)
         letters = await asyncio.to_thread(open_kafka_log, connection, dead_letters)
         opened.callback(letters.close)
+        owners = GrantsOwners(lambda: open_kafka_log(connection, GRANTS))
+        opened.callback(owners.close)
         memory, computing = Memory(), Threads("ombus-compute", 1)
 
         def make(role: str) -> "Worker":
@@ -104,7 +107,7 @@ async def run_workers(
                 limits=RunLimits(max_runs=caps.max_runs, max_tenant_runs=caps.max_tenant_runs),
             )
             staff = staff_for(settings, clock, environ, computing)
-            interpreter = Interpreter(staff, clock, secrets=settings.secrets)
+            interpreter = Interpreter(staff, clock, secrets=settings.secrets, owners=owners)
             worker = Worker(
                 ROLES[role], options, connection, log, letters, state, interpreter, clock,
                 settings.secrets, telemetry=telemetry.of(role),

@@ -4,6 +4,7 @@ The topic is small; each partition is read once, and what was added since whenev
 """
 
 import threading
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from ombus_schemas.codec import decode_record
@@ -25,24 +26,33 @@ class Owners(Protocol):
 
 
 class GrantsOwners:
-    """Owners by a log of grants. May be asked from several threads."""
+    """Owners by a log of grants, opened when it is first asked. For several threads."""
 
-    def __init__(self, log: EntryLog) -> None:
-        self._log = log
+    def __init__(self, open_log: Callable[[], EntryLog]) -> None:
+        self._open = open_log
+        self._log: EntryLog | None = None
         self._next_by_partition: dict[int, int] = {}
         self._owner_by_key: dict[bytes, str] = {}
         self._lock = threading.Lock()
 
     def owner_of(self, key: bytes) -> str | None:
         with self._lock:
-            self._catch_up(self._log.partition_of(key))
+            log = self._log = self._log or self._open()
+            self._catch_up(log, log.partition_of(key))
             return self._owner_by_key.get(key)
 
-    def _catch_up(self, partition: int) -> None:
-        end = self._log.end(partition)
-        at = self._next_by_partition.get(partition, self._log.start(partition))
+    def close(self) -> None:
+        """Close the log. Idempotent."""
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+
+    def _catch_up(self, log: EntryLog, partition: int) -> None:
+        end = log.end(partition)
+        at = self._next_by_partition.get(partition, log.start(partition))
         while at < end:
-            for record in self._log.read(partition, at, PAGE):
+            for record in log.read(partition, at, PAGE):
                 at = record.offset + 1
                 try:
                     fact = fact_of(decode_record(record.key, record.value))
