@@ -1,22 +1,32 @@
 """Who owns a session: the first fact on its key of the grants topic."""
 
+from pathlib import Path
+
 from ombus_schemas.codec import encode
 from ombus_schemas.ids import session_key
+from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.runtime.owners import GrantsOwners
+from ombus_streams.runtime.ports import Draft
 
-from tests.support.engine import ManualClock, MemoryLog
+from tests.support.engine import ManualClock
 from tests.support.sessions import fact
 
 KEY = session_key("t", "s")
 
 
-def test_the_first_owner_counts_and_what_comes_later_is_seen() -> None:
-    log = MemoryLog(ManualClock())
-    owners = GrantsOwners(lambda: log)
+def test_the_first_owner_counts_and_what_comes_later_is_seen(tmp_path: Path) -> None:
+    owners = GrantsOwners(lambda: SqliteLog(tmp_path, ManualClock()))
+    log = SqliteLog(tmp_path, ManualClock())
+
+    def says(value: bytes) -> None:
+        log.append([Draft(key=KEY, value=value)])
+
     assert owners.owner_of(KEY) is None
-    log.put(KEY, b"{")
-    log.put(KEY, encode(fact("1", None, "session.owner", ownerId="ann")))
+    says(b"{")
+    says(encode(fact("1", None, "session.owner", ownerId="ann")))
     assert owners.owner_of(KEY) == "ann"
-    log.put(KEY, encode(fact("2", None, "session.owner", ownerId="bob")))
+    says(encode(fact("2", None, "session.owner", ownerId="bob")))
     assert owners.owner_of(KEY) == "ann"
     assert owners.owner_of(session_key("t", "other")) is None
+    owners.close()
+    log.close()

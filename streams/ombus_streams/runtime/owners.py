@@ -25,12 +25,18 @@ class Owners(Protocol):
         ...
 
 
+class OwnedLog(EntryLog, Protocol):
+    """A log that whoever has opened it closes."""
+
+    def close(self) -> None: ...
+
+
 class GrantsOwners:
     """Owners by a log of grants, opened when it is first asked. For several threads."""
 
-    def __init__(self, open_log: Callable[[], EntryLog]) -> None:
+    def __init__(self, open_log: Callable[[], OwnedLog]) -> None:
         self._open = open_log
-        self._log: EntryLog | None = None
+        self._log: OwnedLog | None = None
         self._next_by_partition: dict[int, int] = {}
         self._owner_by_key: dict[bytes, str] = {}
         self._lock = threading.Lock()
