@@ -1,10 +1,11 @@
 """The client: one class over transports; sessions, their queues, the spool.
 
-``Client(url, token)`` speaks HTTP; ``Client(transport=...)`` anything else, as the gateway in this
-process that ``ombus.embedded`` opens.
+``Client(url, token)`` speaks HTTP, or with ``kafka://`` to the brokers; ``Client(transport=...)``
+anything else, as the gateway in this process that ``ombus.embedded`` opens.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +26,10 @@ from ombus.client.errors import (
     Unauthorized,
 )
 from ombus.client.outbox import MAX_BATCH, MAX_BATCH_BYTES, Outbox, Sent
+from ombus.client.schemes import transport_of
 from ombus.client.session import Session
 from ombus.client.spool import MAX_BYTES, Spool, Spooled
-from ombus.client.transport import Reply, Transport
+from ombus.client.transport import SINCE, Reply, Transport
 
 MAX_QUEUED: Final = 1_000
 
@@ -40,6 +42,7 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         *,
+        gateway: str | None = None,
         transport: Transport | None = None,
         retry_seconds: float = 30.0,
         max_queued: int = MAX_QUEUED,
@@ -47,22 +50,22 @@ class Client:
         spool_after_seconds: float = 1.0,
         max_spool_bytes: int = MAX_BYTES,
     ) -> None:
-        """``max_queued``: entries of one session that wait before ``append`` does.
+        """``url``: of a gateway, or ``kafka://HOST:PORT,...`` to append to the log directly; then
+        ``gateway`` is the URL of one that answers reads and requests. ``kafka://`` alone: the
+        brokers that the settings name.
+
+        ``max_queued``: entries of one session that wait before ``append`` does.
 
         ``spool``: a file for entries that cannot be delivered for ``spool_after_seconds``.
 
         Raises:
-            BadRequest: neither a URL nor a transport, or both. SpoolBusy: see there.
+            BadRequest: neither a URL nor a transport, or both; a URL that is none of ours.
+            SpoolBusy: see there.
         """
         if (url is None) == (transport is None):
             raise BadRequest("give a URL, or a transport")
+        self.transport = transport or transport_of(url or "", token, gateway)
         self._spool = Spool(spool, max_spool_bytes) if spool is not None else None
-        if transport is None:
-            from ombus.client.http import HttpTransport
-
-            assert url is not None
-            transport = HttpTransport(url, token)
-        self.transport = transport
         self._retry_seconds, self._spool_after_seconds = retry_seconds, spool_after_seconds
         self._max_queued = max_queued
         self._outboxes: dict[str, Outbox] = {}
@@ -159,21 +162,26 @@ class Client:
             except Retryable:
                 pass
         async with self._spooling:
-            lines = [Spooled(session=session_id, entry=entry) for entry in entries]
+            now_ms = int(time.time() * 1_000)
+            lines = [Spooled(session=session_id, entry=each, at_ms=now_ms) for each in entries]
             await asyncio.to_thread(self._spool.add, lines)
         self._replay_soon()
         return None
 
     async def _append(
-        self, session_id: str, entries: Sequence[JsonObject], seconds: float
+        self, session_id: str, entries: Sequence[JsonObject], seconds: float, since_ms: int = 0
     ) -> Sequence[EntryResult]:
-        """Append entries in order; the first one hangs on the last one of this client."""
+        """Append entries in order; the first one hangs on the last one of this client.
+
+        ``since_ms``: when they were sent before; 0: they were not.
+        """
         first, tip = entries[0], self._tips.get(session_id)
         if tip is not None and "parentId" not in first and "expectedLeaf" not in first:
             entries = [{**first, "parentId": tip}, *entries[1:]]
         body = msgspec.json.encode({"entries": entries})
         path = f"{PREFIX}/sessions/{session_id}/entries"
-        reply = await call(self.transport, "POST", path, {}, body, seconds)
+        query = {SINCE: str(since_ms)} if since_ms else {}
+        reply = await call(self.transport, "POST", path, query, body, seconds)
         if reply.status == 200:
             results = msgspec.json.decode(reply.body, type=AppendAnswer).results
         else:
@@ -201,7 +209,8 @@ class Client:
                 lines, n_bytes = await asyncio.to_thread(spool.peek, MAX_BATCH, MAX_BATCH_BYTES)
             entries = [line.entry for line in lines]
             try:
-                results = await self._append(lines[0].session, entries, self._retry_seconds)
+                since_ms, seconds = lines[0].at_ms, self._retry_seconds
+                results = await self._append(lines[0].session, entries, seconds, since_ms)
             except Retryable:
                 continue
             except (Unauthorized, NotFound):

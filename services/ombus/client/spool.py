@@ -26,6 +26,8 @@ class Spooled(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     entry: JsonObject
+    at_ms: int = 0
+    """When it was kept; it was sent for the first time not long before."""
 
 
 class Spool:

@@ -2,9 +2,13 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+SINCE: Final = "sinceMs"
+"""Of the query of an append: these entries may have been appended since then. A gateway knows that
+by itself; whoever appends to the log directly has to look."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,6 @@ no answer may send everything again.
 """
 
 import hashlib
-import uuid
-from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -16,21 +14,16 @@ from ombus_schemas.api import AppendRequest, EntryResult
 from ombus_schemas.codec import encode
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.permissions import Role
 from ombus_streams.memory.tree import Known, known_as
 from ombus_streams.runtime.ports import Position
-from ombus_streams.runtime.records import iso
 
 from ombus.gateway.calls import Call
 from ombus.gateway.tokens import Principal
+from ombus.offering import offered
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
-
-_AROUND: Final = (
-    "id", "sessionId", "tenantId", "parentId", "timestamp", "runId", "metadata", "origin",
-    "expectedLeaf",
-)  # fmt: skip
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -105,17 +98,17 @@ class _Batch:
         self._digest_by_id: dict[str, bytes] = {}
 
     def one(self, value: JsonObject) -> _Admitted | EntryResult:
-        offered = _offered(value, self._filled())
-        named = offered.get("id")
+        given = offered(value, self._tenant, self._session, self._desk.clock.now())
+        named = given.get("id")
         entry_id = named if isinstance(named, str) else ""
         for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
-            if offered[name] != own:
+            if given[name] != own:
                 return _rejected(entry_id, "session", f"{name} is not this session's")
-        expected = offered.get("expectedLeaf")
-        if expected is not None and "parentId" not in offered:
-            offered["parentId"] = expected
+        expected = given.get("expectedLeaf")
+        if expected is not None and "parentId" not in given:
+            given["parentId"] = expected
         try:
-            entry = admit(offered, self._policy)
+            entry = admit(given, self._policy)
         except Rejected as error:
             return _rejected(error.entry_id, error.code, f"{error.where} {error.detail}")
         match self._known_as(entry):
@@ -134,14 +127,6 @@ class _Batch:
             self._tip = entry.id
         return _Admitted(entry)
 
-    def _filled(self) -> JsonObject:
-        return {
-            "id": uuid.uuid4().hex,
-            "sessionId": self._session,
-            "tenantId": self._tenant,
-            "timestamp": iso(self._desk.clock.now()),
-        }
-
     def _known_as(self, entry: Entry) -> Known:
         sent = self._digest_by_id.get(entry.id)
         if sent is not None:
@@ -153,15 +138,6 @@ class _Batch:
         with self._desk.engine.reading(self._call.key) as live:
             at = live.position
         return str(Position(at.incarnation, at.partition, at.offset - 1))
-
-
-def _offered(value: JsonObject, filled: JsonObject) -> JsonObject:
-    """Return an entry as it is offered; a bare message becomes one."""
-    if "kind" not in value and "role" in value:
-        message: JsonValue = {key: item for key, item in value.items() if key not in _AROUND}
-        around = {key: item for key, item in value.items() if key in _AROUND}
-        value = {**around, "kind": "message", "message": message}
-    return {**filled, **value}
 
 
 def _rejected(entry_id: str, code: str, detail: str) -> EntryResult:

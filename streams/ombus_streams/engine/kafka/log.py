@@ -107,6 +107,10 @@ class KafkaLog:
     def end(self, partition: int) -> int:
         return self._call(self._readers.bounds([partition]))[partition][1]
 
+    def offset_at(self, partition: int, since_ms: int) -> int:
+        """Return the offset of the first record that the broker took at ``since_ms`` or later."""
+        return self._call(self._readers.offset_at(partition, since_ms))
+
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Return start and end of every partition, asked at once."""
         return self._call(self._readers.bounds(range(self.partitions)))

@@ -45,6 +45,11 @@ class Readers:
         async with self._lent(_ANY, _ANY) as reader:
             return await reader.bounds(partitions)
 
+    async def offset_at(self, partition: int, since_ms: int) -> int:
+        """Return the first offset of that time or later: the end, if there is none."""
+        async with self._lent(_ANY, _ANY) as reader:
+            return await reader.offset_at(partition, since_ms)
+
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().stop()
@@ -135,6 +140,14 @@ class _Reader:
         starts = await self._consumer.beginning_offsets(places)
         ends = await self._consumer.end_offsets(places)
         return {each.partition: (starts[each], ends[each]) for each in places}
+
+    async def offset_at(self, partition: int, since_ms: int) -> int:
+        where = TopicPartition(self._topic, partition)
+        found = (await self._consumer.offsets_for_times({where: since_ms}))[where]
+        if found is None:
+            found = (await self._consumer.end_offsets([where]))[where]
+            return int(found)
+        return int(found.offset)
 
     def _go_to(self, where: TopicPartition, offset: int) -> None:
         if self.place is None or self.place[0] != where.partition:
