@@ -116,7 +116,7 @@ chaos-models: setup
 
 # A parent, two children and a grandchild as processes, killed at named states; each state 20 times.
 supervision-chaos: setup
-	$(BIN)/python -m tests.supervision.chaos --rounds $(ROUNDS)
+	$(BIN)/python -c "import tests.supervision.chaos as it; it.main()" --rounds $(ROUNDS)
 
 # 32 parents with 32 children each, ten events a second offered by each for 60 seconds of log time.
 supervision-load: setup

@@ -7,7 +7,7 @@ import msgspec
 
 from ombus_schemas import api
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.routes import ROUTES, STATUS_BY_CODE, Param, Route
+from ombus_schemas.routes import MAX_NUMBER, ROUTES, STATUS_BY_CODE, Param, Route
 
 VERSION: Final = "1"
 _PROBLEM: Final = "application/problem+json"
@@ -17,6 +17,7 @@ _PATTERN_BY_NAME: Final = {
     "memory": "^[a-f0-9]{12}$",
     "run": "^[!-~]{1,200}$",
     "delegation": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$",
+    "child": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$",
 }
 
 
@@ -93,8 +94,11 @@ def _operation(route: Route) -> JsonObject:
 
 def _parameter(param: Param) -> JsonObject:
     schema: JsonObject = {"type": param.type}
-    if param.minimum is not None:
-        schema["minimum"] = param.minimum
+    if param.type in ("integer", "number"):
+        schema["minimum"] = -MAX_NUMBER if param.minimum is None else param.minimum
+        schema["maximum"] = MAX_NUMBER
+    if param.one_of:
+        schema["enum"] = list(param.one_of)
     return {
         "name": param.name,
         "in": "query",

@@ -9,12 +9,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from ombus_schemas import api, delegating, scope_api
+from ombus_schemas import api, child_api, delegating, scope_api
 from ombus_schemas.api import ApiRole
 from ombus_schemas.jsontext import JsonObject
 
 PREFIX: Final = "/v1"
 SESSION: Final = PREFIX + "/sessions/{session}"
+
+MAX_NUMBER: Final = 2**53
+"""Of a number in a query, either way: what JSON's readers agree on."""
 
 ParamType = Literal["string", "integer", "number", "boolean"]
 
@@ -27,6 +30,8 @@ class Param(msgspec.Struct, frozen=True):
     meaning: str
     minimum: int | None = None
     required: bool = False
+    one_of: tuple[str, ...] = ()
+    """What a string may be; empty: anything."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,8 +179,40 @@ DELEGATING: Final = (
 )
 """A session may delegate before anything was appended to it, so none of these asks for one."""
 
+
+def _leasing(command: str, meaning: str, body: type[msgspec.Struct]) -> Route:
+    return Route(
+        name=f"child_{command}",
+        method="POST",
+        path=f"{SESSION}/lease/{command}",
+        meaning=meaning,
+        roles=_DELEGATE,
+        answer=child_api.StandingAnswer,
+        body=body,
+        creates=True,
+    )
+
+
+CHILDREN: Final = (
+    Route(
+        name="child_offers",
+        method="GET",
+        path=PREFIX + "/children/{child}/offers",
+        meaning="List the delegations that wait for a child, oldest first",
+        roles=_DELEGATE,
+        answer=child_api.OffersAnswer,
+        params=(Param("waitSeconds", "number", "How long to wait at most for one.", 0),),
+    ),
+    _leasing("claim", "Claim a delegation; the session is the child's", child_api.ClaimRequest),
+    _leasing("beat", "Keep the lease, or only learn where one stands", child_api.BeatRequest),
+    _leasing("finish", "Say that the child is done", child_api.FinishRequest),
+    _leasing("fail", "Say that the child failed", child_api.FailRequest),
+)
+"""The session of a child is opened by its first entry, after the claim."""
+
 ROUTES: Final = (
     *DELEGATING,
+    *CHILDREN,
     Route(
         name="sessions",
         method="GET",
@@ -282,7 +319,7 @@ ROUTES: Final = (
         meaning="Return the memory as a person reads it",
         roles=_READERS,
         answer=api.ViewAnswer,
-        params=(*_READ, Param("mode", "string", "`full`: all that is active.")),
+        params=(*_READ, Param("mode", "string", "`full`: all that is active.", one_of=("full",))),
     ),
     Route(
         name="tail",
@@ -372,7 +409,7 @@ ROUTES: Final = (
                 "string",
                 "`self`, `self+ancestors` (default), `self+descendants` or `lineage`.",
             ),
-            Param("closed", "string", "`include`: closed scopes, too."),
+            Param("closed", "string", "`include`: closed scopes, too.", one_of=("include", "hide")),
             Param("kinds", "string", "Only scopes of these kinds, separated by commas."),
         ),
     ),

@@ -53,7 +53,8 @@ def test_whatever_is_asked_is_answered(
             raw = b"{}"
     else:
         raw = body
-    path = route.path.format(session=_quoted(session), memory=_quoted(part), run=_quoted(part))
+    names = {name: _quoted(part) for name in ("memory", "run", "delegation", "child")}
+    path = route.path.format(session=_quoted(session), **names)
     params = {"waitSeconds": "0", **values}
     content = raw if route.method == "POST" else None
     answer = served.http.request(route.method, path, params=params, content=content)

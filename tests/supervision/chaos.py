@@ -1,6 +1,6 @@
 """A parent, two children and a grandchild as processes of their own, killed at named states.
 
-``python -m tests.supervision.chaos --rounds 200``: each round a parent asks two children, the first
+``make supervision-chaos ROUNDS=200``: each round a parent asks two children, the first
 of them asks a grandchild; two kill points are armed, and whichever process comes by dies there with
 SIGKILL and is started again. Afterwards every delegation has exactly one end, whoever waits is
 answered the same before and after, nothing holds a slot, and the rows equal a fold of the log.
@@ -8,18 +8,17 @@ answered the same before and after, nothing holds a slot, and the rows equal a f
 
 import argparse
 import asyncio
-import json
+import multiprocessing
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +89,7 @@ class Deadly(FolderBus):
     """A bus whose process may die before or after each call."""
 
     def __init__(self, bus: FolderBus, armed: Armed) -> None:
-        super().__init__(bus.children, bus.tenant)
+        super().__init__(bus.children, bus.entries, bus.tenant)
         self._armed = armed
 
     async def claim(self, offer: Offer, holder: str, lease_ms: int) -> bool:
@@ -118,8 +117,12 @@ def settings_of(folder: Path) -> ProcessSettings:
     return load_settings(flags, {}, [folder / "ombus.toml"])
 
 
-async def be_child(folder: Path, name: str) -> None:
+def be_child(folder: Path, name: str) -> None:
     """Serve a child id until killed."""
+    asyncio.run(serve(folder, name))
+
+
+async def serve(folder: Path, name: str) -> None:
     settings = settings_of(folder)
     armed = Armed(folder, "grandchild" if name == "below" else "child")
 
@@ -196,7 +199,10 @@ class House:
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.folder, self._rng = folder, rng
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, ForkServerProcess] = {}
+        # Each process is forked from one that has imported everything: a start is a few ms.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.supervision.chaos"])
         self.n_started = 0
         self.hits: Counter[str] = Counter()
         (folder / "armed").mkdir()
@@ -208,8 +214,8 @@ class House:
         """Start those of the processes that do not run."""
         for name in names:
             process = self._running.get(name)
-            if process is None or process.poll() is not None:
-                self._start(name, ["child", name])
+            if process is None or process.exitcode is not None:
+                self._start(name, be_child, name)
 
     def round(self, n: int) -> None:
         """Let a parent have its two children worked for, with kills, until all of it is over."""
@@ -218,16 +224,15 @@ class House:
             ("left", Asked(how=self._how(), below=self._how(hangs=False)), self._on_lost()),
             ("right", Asked(how=self._how()), self._on_lost()),
         ]
-        argument = msgspec.json.encode([session, plan]).decode()
-        self._arm(n)
-        self._start("parent", ["parent", argument])
+        self._arm()
+        self._start("parent", be_parent, session, plan)
         deadline = time.monotonic() + ROUND_S
         owner_is_killed = "supervisor.owning" in self._armed()
-        while (code := self._running["parent"].poll()) != 0:
+        while (code := self._running["parent"].exitcode) != 0:
             assert code in (None, -signal.SIGKILL), f"the parent ended with {code}"
             assert time.monotonic() < deadline, f"round {n} is not over: {self._armed()}"
             if code is not None:
-                self._start("parent", ["parent", argument])
+                self._start("parent", be_parent, session, plan)
             self.keep("left", "right", "below")
             if owner_is_killed and self._kill_owner():
                 owner_is_killed = False
@@ -237,9 +242,8 @@ class House:
     def end(self) -> None:
         """Stop every process that this run started."""
         for process in self._running.values():
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            process.kill()
+            process.join()
 
     def _settle(self, session: str, deadline: float) -> None:
         """Return once every delegation of the round is over, the grandchild's included."""
@@ -249,7 +253,7 @@ class House:
                 self.keep("left", "right", "below")
                 time.sleep(0.02)
 
-    def _arm(self, n: int) -> None:
+    def _arm(self) -> None:
         for each in (self.folder / "armed").iterdir():
             each.unlink()
         self.hits = Counter((self.folder / "hits").read_text().split())
@@ -267,20 +271,19 @@ class House:
         except (FileNotFoundError, ValueError):
             return False
         for process in self._running.values():
-            if process.pid == pid and process.poll() is None:
+            if process.pid == pid and process.exitcode is None:
                 process.kill()
-                process.wait()
+                process.join()
                 (self.folder / "armed" / "supervisor.owning").unlink()
                 with (self.folder / "hits").open("a") as hits:
                     hits.write("supervisor.owning\n")
                 return True
         return False
 
-    def _start(self, name: str, arguments: Sequence[str]) -> None:
-        module = [sys.executable, "-m", "tests.supervision.chaos", "--folder", str(self.folder)]
-        self._running[name] = subprocess.Popen(
-            [*module, "--be", *arguments], stdout=subprocess.DEVNULL
-        )
+    def _start(self, name: str, be: Callable[..., None], *arguments: object) -> None:
+        process = self._context.Process(target=_be, args=(be, self.folder, *arguments))
+        process.start()
+        self._running[name] = process
         self.n_started += 1
 
     def _how(self, *, hangs: bool = True) -> str:
@@ -288,6 +291,11 @@ class House:
 
     def _on_lost(self) -> str:
         return self._rng.choice(["takeover", "takeover", "takeover", "fail"])
+
+
+def _be(be: Callable[..., None], folder: Path, *arguments: object) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    be(folder, *arguments)
 
 
 def _nodes(delegations: Delegations, session: str) -> list[DelegationAnswer]:
@@ -353,26 +361,10 @@ def chaos(rounds: int, seed: int, least: int) -> str:
     )
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--least", type=int, default=20, help="hits of the rarest state")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--be", nargs=2, metavar=("ROLE", "ARGUMENT"))
     said = parser.parse_args()
-    if said.be is None:
-        print(chaos(said.rounds, said.seed, said.least))
-        return 0
-    role, argument = said.be
-    if role == "child":
-        asyncio.run(be_child(said.folder, argument))
-    else:
-        session, plan = json.loads(argument)
-        typed = msgspec.convert(plan, list[tuple[str, Asked, str]])
-        be_parent(said.folder, session, typed)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print(chaos(said.rounds, said.seed, said.least))

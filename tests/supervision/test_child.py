@@ -258,7 +258,7 @@ class Silent(FolderBus):
     is_cut = False
 
     def __init__(self, bus: FolderBus) -> None:
-        super().__init__(bus.children, bus.tenant)
+        super().__init__(bus.children, bus.entries, bus.tenant)
 
     async def beat(self, offer: Offer, holder: str, n: int) -> "str":  # type: ignore[override]
         if self.is_cut:
@@ -321,7 +321,7 @@ def test_a_lost_child_fails_its_delegation_when_asked_so(house: House) -> None:
 def test_of_two_that_finish_under_different_leases_one_counts(house: House) -> None:
     async def run(delegation: str) -> list[str]:
         async with folder_bus(house.settings) as bus:
-            other = FolderBus(bus.children, TENANT)
+            other = FolderBus(bus.children, bus.entries, TENANT)
             (offer,) = await bus.offers("scout")
             assert await bus.claim(offer, "one", 250)
             assert not await other.claim(offer, "two", 250)

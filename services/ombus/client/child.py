@@ -7,38 +7,12 @@ lease while the function works, and says how it ended. The function publishes it
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
+from ombus_schemas.child_api import Offer, Standing
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.supervision import (
-    DELEGATION_KEY,
-    Delegation,
-    Lifetime,
-    Permission,
-    ReportPolicy,
-)
-
-Standing = Literal["held", "lost", "finished", "failed", "cancelled", "rejected"]
-"""Where a holder stands: it runs the child, somebody else may, or how the delegation ended."""
-
-
-class Offer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A delegation that waits for a child."""
-
-    parent: str
-    """The parent's session id."""
-    delegation_id: str
-    child_id: str
-    child_session_id: str
-    input: str
-    epoch: int
-    """The lease a claim would get: above 1 it takes over from a child that was lost."""
-    depth: int = 1
-    lifetime: Lifetime = "task"
-    policy: ReportPolicy = ReportPolicy()
-    limits: dict[str, int] = msgspec.field(default_factory=dict)
-    permissions: tuple[Permission, ...] = ()
+from ombus_schemas.supervision import DELEGATION_KEY, Delegation, Permission
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,6 +223,17 @@ class ChildTask:
             return _over("steps", self._n_steps, self.offer.limits)
         return None
 
+
+__all__ = [
+    "ChildBus",
+    "ChildFailure",
+    "ChildTask",
+    "Done",
+    "Offer",
+    "Standing",
+    "Work",
+    "again",
+]
 
 Work = Callable[[ChildTask], Awaitable[Done | str | None]]
 """What a child does. A text is its output; nothing: what the assistant said last is."""

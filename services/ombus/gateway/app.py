@@ -33,6 +33,8 @@ from starlette.routing import Route as Endpoint
 
 from ombus.gateway import appending, reads, scoping, steering
 from ombus.gateway.calls import Body, Call, Claim, claim_of, query_of
+from ombus.gateway.children import NAMES as CHILDREN
+from ombus.gateway.children import Leasing
 from ombus.gateway.delegating import NAMES as DELEGATING
 from ombus.gateway.delegating import Delegating
 from ombus.gateway.events import tail
@@ -75,6 +77,7 @@ class Gateway:
         self.instance = instance or secrets.token_hex(4)
         self.router = router
         self.delegating = Delegating(host.desk.settings, limits)
+        self.leasing = Leasing(host.desk.settings, limits, self.delegating)
         self.metrics = Metrics(host.engine.telemetry, host.engine.samples)
         self._tracer = host.engine.telemetry.tracer
         self._may_be_open, self._trusts = is_open, False
@@ -308,6 +311,8 @@ class Gateway:
                 return _json(await scoping.command(self.host, call))
             case name if name in DELEGATING:
                 return await self.delegating.answer(call)
+            case name if name in CHILDREN:
+                return await self.leasing.answer(call)
             case _:
                 return await self._read(call)
 
@@ -410,7 +415,8 @@ class Gateway:
         refusal = ApiError("method_not_allowed") if is_method else not_found()
         request_id = secrets.token_hex(8)
         response = respond(refusal, request_id)
-        response.headers["X-Request-Id"] = request_id
+        if isinstance(error, HTTPException) and is_method:
+            response.headers.update(error.headers or {})  # Allow: what can be done here.
         return response
 
 

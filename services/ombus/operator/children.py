@@ -47,14 +47,8 @@ class NoDelegation(Exception):
 class Children:
     """See the module. Every call blocks for as long as the disk does."""
 
-    def __init__(
-        self,
-        settings: ProcessSettings,
-        supervision: Supervision,
-        entries: EntryLog,
-        clock: Clock,
-    ) -> None:
-        self._supervision, self._entries, self._clock = supervision, entries, clock
+    def __init__(self, settings: ProcessSettings, supervision: Supervision, clock: Clock) -> None:
+        self._supervision, self._clock = supervision, clock
         self._secrets = settings.secrets
         self._policy = Policy(secrets=settings.secrets, patterns=settings.redact_patterns)
 
@@ -89,11 +83,11 @@ class Children:
             raise NoDelegation(f"{tenant}/{parent} has no delegation {delegation_id}")
         return self._opened(key, handle, row.next_offset if row else 0, holder, epoch)
 
-    def publish(self, tenant: str, session: str, entries: Sequence[JsonObject]) -> None:
-        """Append entries that have an id and a parent.
+    def admitted(self, tenant: str, session: str, entries: Sequence[JsonObject]) -> list[Draft]:
+        """Return entries that have an id and a parent as they may be appended.
 
         Raises:
-            Rejected: one is refused; nothing was appended.
+            Rejected: one is refused.
         """
         drafts: list[Draft] = []
         for said in entries:
@@ -101,7 +95,7 @@ class Children:
             named: JsonObject = {"sessionId": session, "tenantId": tenant}
             entry: Entry = admit({**filled, **said, **named}, self._policy)
             drafts.append(Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry)))
-        self._entries.append(drafts)
+        return drafts
 
     def finish(self, lease: Lease, done: Done) -> Standing:
         """Say that the child is done; return how the delegation ended."""
@@ -138,8 +132,11 @@ class Children:
 
 
 def standing_of(lease: Lease) -> Standing:
-    """Return where the holder of a lease stands."""
+    """Return where a holder stands; how it ended under somebody else's lease is not its end."""
     handle = lease.handle
+    held = handle.lease
+    if held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder):
+        return "cancelled" if handle.state == "cancelled" else "lost"
     match handle.state:
         case "finished" | "failed" | "cancelled" | "rejected":
             return handle.state
@@ -170,8 +167,8 @@ class FolderBus:
     pause = PAUSE_S
     unreachable: tuple[type[Exception], ...] = (RetryableError, OSError)
 
-    def __init__(self, children: Children, tenant: str) -> None:
-        self.children, self.tenant = children, tenant
+    def __init__(self, children: Children, entries: EntryLog, tenant: str) -> None:
+        self.children, self.entries, self.tenant = children, entries, tenant
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         """A call that was given up runs on in its thread."""
@@ -210,9 +207,12 @@ class FolderBus:
         return await self._locked(look)
 
     async def publish(self, offer: Offer, entries: Sequence[JsonObject]) -> None:
-        session = offer.child_session_id
+        def publish() -> None:
+            session = offer.child_session_id
+            self.entries.append(self.children.admitted(self.tenant, session, entries))
+
         try:
-            await asyncio.to_thread(self.children.publish, self.tenant, session, entries)
+            await asyncio.to_thread(publish)
         except Rejected as error:
             raise ChildFailure(str(error), reason="rejected") from error
 
@@ -250,7 +250,7 @@ async def folder_bus(
         opened.callback(supervision.close)
         supervising = asyncio.create_task(supervision.run(stop))
         try:
-            yield FolderBus(Children(settings, supervision, entries, clock), settings.tenant)
+            yield FolderBus(Children(settings, supervision, clock), entries, settings.tenant)
         finally:
             stop.set()
             await supervising

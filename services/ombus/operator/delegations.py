@@ -47,7 +47,7 @@ from ombus_streams.supervision.summary import summary
 from ombus.operator.errors import Misaddressed, Unanswered
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock
-from ombus.wiring_supervision import concealed, open_supervision
+from ombus.wiring_supervision import Supervision, concealed, open_supervision
 
 FIRST_PAUSE_S: Final = 0.005
 MAX_PAUSE_S: Final = 0.1
@@ -93,6 +93,11 @@ class Delegations:
             self._thread = threading.Thread(target=self._drive, name="ombus-supervisor")
             self._thread.daemon = True
             self._thread.start()
+
+    @property
+    def supervision(self) -> Supervision:
+        """The log and the rows, which stay this one's to close."""
+        return self._supervision
 
     def __enter__(self) -> Self:
         return self
