@@ -9,8 +9,7 @@ from typing import Final
 
 from ombus_schemas.admission import admit
 from ombus_schemas.api import InvalidationAnswer, InvalidationRow
-from ombus_schemas.bodies import data_of
-from ombus_schemas.control import InvalidationReason, SourcesInvalidated, reason_of
+from ombus_schemas.control import InvalidationReason, reason_of
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.ids import hash_parts
 from ombus_schemas.jsontext import JsonObject
@@ -26,6 +25,7 @@ from ombus_streams.runtime.records import iso
 from ombus.operator.control import control_entry, open_session
 from ombus.operator.desk import Desk
 from ombus.operator.errors import NoLeaf
+from ombus.operator.lookup import INVALIDATED
 
 MAX_IDS: Final = 1_000
 """Ids of one invalidation."""
@@ -34,7 +34,8 @@ _DIGITS: Final = 24
 
 def body_of(ids: Sequence[str], reason: InvalidationReason, *, hold: bool) -> JsonObject:
     """Return what ``om.sources.invalidated`` says."""
-    return data_of(SourcesInvalidated(ids=tuple(ids), reason=reason, hold=hold))
+    body: JsonObject = {"type": INVALIDATED, "ids": list(ids), "reason": reason}
+    return {**body, "hold": True} if hold else body
 
 
 def invalidate(
