@@ -105,7 +105,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     open_ids: tuple[str, ...] = ()
     """Delegations that are not over, in the order of their requests."""
     tallies: tuple[Tally, ...] = ()
-    """In the order the children were first asked."""
+    """In the order in which children were first admitted."""
     ignored: dict[str, int] = msgspec.field(default_factory=dict)
     """Events that changed nothing, by why."""
 
@@ -308,7 +308,9 @@ def _tallied(tally: Tally, before: Handle | None, after: Handle) -> Tally | None
         n_live += 1
     if has_ended and was_started:
         n_live -= 1
-    if not (is_claim or is_denied or (has_ended and was_started) or after.state == "failed"):
+    is_admitted = after.state == "admitted" and before is not None and before.state == "requested"
+    is_end = has_ended and (was_started or after.state == "failed")
+    if not (is_admitted or is_claim or is_denied or is_end):
         return None
     is_attempt = is_claim or is_denied
     is_retry = is_attempt and (was_started or tally.outcome in _AGAIN)

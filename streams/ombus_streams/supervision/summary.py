@@ -28,7 +28,7 @@ class ChildSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def summary(parent: Parent, children: Children) -> tuple[ChildSummary, ...]:
-    """Return a row for each child that was attempted or has failed, in the order of asking."""
+    """Return a row for each child that was attempted or has failed, in the order of admission."""
     return tuple(
         ChildSummary(
             child_id=tally.child_id,
