@@ -12,7 +12,6 @@ Whoever appends directly is trusted with the topic: see `ombus topics acl --dire
 import asyncio
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
@@ -40,6 +39,7 @@ from ombus.client.errors import BadRequest, Refused, Unavailable
 from ombus.client.transport import SINCE, Reply, Stream, Transport
 from ombus.offering import offered
 from ombus.opened import Newest, newest_at, newest_on, settings_entry
+from ombus.recent import Recent
 from ombus.settings import ProcessSettings, load_settings, settings_files
 from ombus.wiring import SystemClock
 from ombus.wiring_kafka import Connection, connection_for, open_kafka_log
@@ -51,9 +51,6 @@ MAX_THREADS: Final = 32
 """Sessions whose appends are under way at once; they share record batches."""
 LOOK_BACK: Final = timedelta(minutes=10)
 """What a process that was killed may have appended before is looked for so far back."""
-MAX_RECENT: Final = 200_000
-"""Ids remembered of each partition; the oldest are forgotten first."""
-PAGE: Final = 2_000
 _ENTRIES_PATH: Final = (f"{PREFIX}/sessions/", "/entries")
 
 Result = TypeVar("Result")
@@ -99,7 +96,7 @@ class Direct:
         self._threads = ThreadPoolExecutor(MAX_THREADS, "ombus-direct")
         self._opening = asyncio.Lock()
         self._log: KafkaLog | None = None
-        self._recent: dict[int, _Recent] = {}
+        self._recent: dict[int, Recent] = {}
         self._known: set[bytes] = set()
         """Sessions that were looked for on the log, with nothing unknown since."""
 
@@ -147,7 +144,7 @@ class Direct:
         key = session_key(self._settings.tenant, session)
         log = await self._opened()
         partition = log.partition_of(key)
-        recent = self._recent.setdefault(partition, _Recent(log, partition))
+        recent = self._recent.setdefault(partition, Recent(log, partition))
         since_ms = (since_ms or self._now_ms()) - LOOK_BACK // timedelta(milliseconds=1)
         if key not in self._known or not recent.reaches(since_ms):
             async with recent.looking:
@@ -199,49 +196,11 @@ class Direct:
         return int(self._clock.now().timestamp() * 1_000)
 
 
-class _Recent:
-    """What came to a partition since a time, as far as it was looked at."""
-
-    def __init__(self, log: "KafkaLog", partition: int) -> None:
-        self._log, self._partition = log, partition
-        self.looking = asyncio.Lock()
-        self._since_ms, self._next = 0, 0
-        self._offsets: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
-
-    def position_of(self, key: bytes, entry_id: str) -> Position | None:
-        offset = self._offsets.get((key, entry_id.encode()))
-        if offset is None:
-            return None
-        return Position(self._log.incarnation, self._partition, offset)
-
-    def reaches(self, since_ms: int) -> bool:
-        """Say whether what came at ``since_ms`` and later was looked at, the newest aside."""
-        return 0 < self._since_ms <= since_ms
-
-    def note(self, key: bytes, entry_id: bytes, offset: int) -> None:
-        """Remember where an id is on the log; the first place counts."""
-        self._offsets.setdefault((key, entry_id), offset)
-        while len(self._offsets) > MAX_RECENT:
-            self._offsets.popitem(last=False)
-
-    def catch_up(self, since_ms: int) -> None:
-        """Read what came at ``since_ms`` and later and was not read yet. Blocks."""
-        if not self.reaches(since_ms):
-            self._next = self._log.offset_at(self._partition, since_ms)
-            self._since_ms = since_ms
-        while page := self._log.read(self._partition, self._next, PAGE):
-            for record in page:
-                entry_id = dict(record.headers).get("ce_id")
-                if entry_id is not None:
-                    self.note(record.key or b"", entry_id, record.offset)
-            self._next = page[-1].offset + 1
-
-
 class _Batch:
     """The entries of one request, each hanging on the one before it."""
 
     def __init__(
-        self, tenant: str, session: str, policy: Policy, clock: Clock, recent: _Recent
+        self, tenant: str, session: str, policy: Policy, clock: Clock, recent: Recent
     ) -> None:
         self._tenant, self._session, self._policy = tenant, session, policy
         self._clock, self._recent = clock, recent

@@ -31,11 +31,11 @@ def rules(role: Role, *, direct: bool = False) -> tuple[Rule, ...]:
     """Return what ``role`` may do.
 
     ``direct`` lets fleets append entries themselves: they are trusted then not to write memory
-    or grants, which no broker can check.
+    or grants, which no broker can check. They read, too: what may be on the log is looked for.
     """
     reads, writes, groups = _RIGHTS[role]
     if role == "fleet" and direct:
-        writes = (ENTRIES,)
+        reads, writes = (ENTRIES,), (ENTRIES,)
     found = [
         *(_rule(role, operation, name) for name in reads for operation in ("Describe", "Read")),
         *(_rule(role, operation, name) for name in writes for operation in ("Describe", "Write")),
@@ -85,7 +85,8 @@ _ALL: Final = (ENTRIES, GRANTS, SUPERVISION, DEAD_LETTERS)
 _LOGS: Final = (ENTRIES, GRANTS, SUPERVISION)
 _RIGHTS: Final[Mapping[Role, tuple[tuple[str, ...], tuple[str, ...], bool]]] = {
     # reads, writes, whether it joins consumer groups
-    "gateway": (_LOGS, _LOGS, False),
+    # A gateway folds what it answers for, as a worker of the group.
+    "gateway": (_LOGS, (*_LOGS, DEAD_LETTERS), True),
     "worker": (_LOGS, (ENTRIES, SUPERVISION, DEAD_LETTERS), True),
     "importer": ((ENTRIES,), (ENTRIES, GRANTS), False),
     "fleet": ((), (), False),
