@@ -1,11 +1,10 @@
 """Delegating over HTTP, and the tools a model delegates with: what is asked, what is answered."""
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-from msgspec import Meta
 
-from ombus_schemas.api import Api, OwnId, Seconds
+from ombus_schemas.api import Api
 from ombus_schemas.bodies import Count
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.supervision import Lifetime, Mode, OnLost, Report
@@ -27,9 +26,9 @@ class Milestone(Api, frozen=True, kw_only=True):
 class DelegateRequest(Api, frozen=True, kw_only=True):
     """Ask a child to do something. The host's settings only ever lower what is asked for."""
 
-    child_id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
+    child_id: str
     input: str
-    id: OwnId | None = None
+    id: str | None = None
     """The request's own id; asking again with it asks for the same delegation."""
     thread_id: str | None = None
     mode: Mode = "async"
@@ -41,7 +40,7 @@ class DelegateRequest(Api, frozen=True, kw_only=True):
     limits: dict[str, Count] = msgspec.field(default_factory=dict)
     """Lower limits, by their names."""
     on_lost: OnLost = "takeover"
-    wait_seconds: Seconds = 30.0
+    wait_seconds: float = 30.0
     """Of ``sync``: how long to wait for the end."""
 
 
