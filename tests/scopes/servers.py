@@ -98,7 +98,9 @@ class Pair:
         """Lead everybody to the other server; the old one goes on by itself."""
         self.detach()
         self.primary = 1 - self.primary
-        self.proxy.lead_to(self.servers[self.primary].port)
+        server = self.servers[self.primary]
+        server.options = ()  # A restart finds it as what it is now.
+        self.proxy.lead_to(server.port)
 
     def heal(self) -> None:
         """Make the other server a replica of the primary again."""

@@ -116,6 +116,7 @@ class Granter:
         for partition, fold in self._folds.items():
             held = self._maps.held(self._incarnation, partition)
             place = (fold.next_offset, fold.digest)
+            # Ahead is another granter that was quicker, or a log that was cut: publishing tells.
             if held is None or (held.next_offset, held.digest) != place:
                 found.add(partition)
             self._maps.sweep(self._incarnation, partition)

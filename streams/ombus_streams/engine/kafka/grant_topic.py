@@ -5,22 +5,27 @@ the next one, never that one: what they are told was asked after they began (des
 """
 
 import asyncio
-from collections.abc import Coroutine
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from ombus_schemas.limits import MAX_RECORD_BYTES
 from ombus_schemas.topics import GRANTS
 
-from ombus_streams.engine.kafka.background import Background, Result
+from ombus_streams.engine.kafka.background import Background
 from ombus_streams.engine.kafka.broker_errors import broker_error
 from ombus_streams.engine.kafka.connection import Connection, client_options
 from ombus_streams.engine.kafka.leniency import tolerate_header_names
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.runtime.errors import Closed
 from ombus_streams.runtime.ports import LogRecord
+
+Ends = Future[dict[TopicPartition, int]]
 
 END_WITHIN: Final = timedelta(seconds=2)
 """How long a read waits for the broker; then it is denied."""
@@ -35,8 +40,9 @@ class GrantEnds:
         self._places = [TopicPartition(log.topic, each) for each in range(log.partitions)]
         self._background = Background(self._name)
         self._consumer: AIOKafkaConsumer | None = None
-        self._next: asyncio.Future[dict[TopicPartition, int]] | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()
+        self._next: Ends | None = None
+        self._loop, self._asked = self._background.run(self._start())
 
     def partition_of(self, key: bytes) -> int:
         return self._log.partition_of(key)
@@ -47,64 +53,67 @@ class GrantEnds:
         Raises:
             BrokerError: it did not say so in time.
         """
-        return self._call(self._end(partition))
+        if self._background.is_closed:
+            raise Closed(self._name)
+        with self._lock:
+            if self._next is None:
+                self._next = Future()
+                self._loop.call_soon_threadsafe(self._asked.set)
+            asked = self._next
+        try:
+            return asked.result(END_WITHIN.total_seconds())[self._places[partition]]
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise broker_error(self._name, error) from error
 
     def close(self) -> None:
         """Idempotent."""
         if not self._background.is_closed:
-            self._call(self._close())
+            self._background.run(self._close(), END_WITHIN)
             self._background.close()
 
-    async def _end(self, partition: int) -> int:
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        asked = self._next
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
-        # Shielded: one caller that gives up takes nothing from the others.
-        return (await asyncio.shield(asked))[self._places[partition]]
+    async def _start(self) -> tuple[asyncio.AbstractEventLoop, asyncio.Event]:
+        asked = asyncio.Event()
+        self._asking = asyncio.create_task(self._ask(asked))
+        return asyncio.get_running_loop(), asked
 
-    async def _ask(self) -> None:
-        while (asked := self._next) is not None:
-            self._next = None
+    async def _ask(self, asked: asyncio.Event) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            with self._lock:
+                # Whoever asks from here on is answered by the next request.
+                waiting, self._next = self._next, None
+            if waiting is None:
+                continue
             try:
-                consumer = await self._started()
-                ends = await consumer.end_offsets(self._places)
-                asked.set_result(cast("dict[TopicPartition, int]", ends))
-            except (KafkaError, OSError, TimeoutError) as error:
-                asked.set_exception(error)
-                # Seen by whoever waits; with nobody left it is no loss.
-                asked.exception()
+                consumer = self._consumer or await self._connected()
+                waiting.set_result(await consumer.end_offsets(self._places))
+            except Exception as error:
+                # Each caller gets it as the error it is; the next one starts afresh.
+                waiting.set_exception(error)
                 await self._close_consumer()
 
-    async def _started(self) -> AIOKafkaConsumer:
-        if self._consumer is None:
-            consumer = AIOKafkaConsumer(
-                **client_options(self._connection), group_id=None, enable_auto_commit=False
-            )
-            try:
-                await consumer.start()
-            except BaseException:
-                await consumer.stop()
-                raise
-            self._consumer = consumer
-        return self._consumer
+    async def _connected(self) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            **client_options(self._connection), group_id=None, enable_auto_commit=False
+        )
+        try:
+            await consumer.start()
+        except BaseException:
+            await consumer.stop()
+            raise
+        self._consumer = consumer
+        return consumer
 
     async def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await consumer.stop()
+            with suppress(KafkaError, OSError):  # It is given up, whatever it says.
+                await consumer.stop()
 
     async def _close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+        self._asking.cancel()
         await self._close_consumer()
-
-    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        try:
-            return self._background.run(work, END_WITHIN)
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise broker_error(self._name, error) from error
 
 
 class GrantTail:
