@@ -10,10 +10,10 @@ from ombus.cli.shell import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from ombus.client.child import Offer, Work
+    from ombus.client.child import ChildBus, Offer, Work
     from ombus.client.children import Ended
-    from ombus.settings import ProcessSettings
 
 
 def child(
@@ -53,6 +53,21 @@ def child(
         float,
         typer.Option("--grace-seconds", metavar="S", min=0, help="Between SIGTERM and SIGKILL."),
     ] = 5.0,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="A gateway, instead of the data folder of this machine."
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="OMBUS_CHILD_TOKEN",
+            help="For the gateway: a publisher of the sessions `*-session`.",
+        ),
+    ] = None,
     json: Json = False,
     tenant: Tenant = None,
     data: Data = None,
@@ -65,7 +80,8 @@ def child(
     it; when it is cancelled or its lease is lost, the program gets SIGTERM, then SIGKILL.
     What it is told besides is in OMBUS_CHILD_DELEGATION, _SESSION, _PARENT, _ATTEMPT, _LIMITS.
 
-    Several processes may answer to one NAME, on one data folder. Ends with Ctrl-C or SIGTERM.
+    Several processes may answer to one NAME, on the data folder or, with --url, over a gateway;
+    who dies is taken over when its lease is out. Ends with Ctrl-C or SIGTERM.
     """
     import asyncio
     import os
@@ -73,7 +89,9 @@ def child(
     from ombus_schemas.ids import is_child_id
 
     from ombus.client.child import ChildTask, Done
+    from ombus.client.child_bus import gateway_bus
     from ombus.client.command import Caps, run_command
+    from ombus.operator.children import folder_bus
 
     if not is_child_id(name):
         raise typer.BadParameter(f"{name!r} is no child id: A-Z a-z 0-9 . _ : -, 1 to 128")
@@ -84,7 +102,9 @@ def child(
         max_bytes=max_bytes,
         grace_seconds=grace,
     )
-    environ = {**os.environ, "OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
+    environ = {name: text for name, text in os.environ.items() if name != "OMBUS_CHILD_TOKEN"}
+    if url is None:
+        environ |= {"OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
 
     async def work(task: ChildTask) -> Done:
         return await run_command(task, command, caps, environ)
@@ -96,12 +116,13 @@ def child(
             say(_line(seen))
 
     if not json:
-        note(f"ombus: child {name} of {settings.folder}")
-    asyncio.run(_serve(settings, name, work, watch, slots, round(lease * 1_000), tasks))
+        note(f"ombus: child {name} of {url or settings.folder}")
+    bus = folder_bus(settings) if url is None else gateway_bus(url, token)
+    asyncio.run(_serve(bus, name, work, watch, slots, round(lease * 1_000), tasks))
 
 
 async def _serve(
-    settings: "ProcessSettings",
+    opening: "AbstractAsyncContextManager[ChildBus]",
     name: str,
     work: "Work",
     watch: "Callable[[Offer | Ended], None]",
@@ -113,13 +134,12 @@ async def _serve(
     import signal
 
     from ombus.client.children import serve_children
-    from ombus.operator.children import folder_bus
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with folder_bus(settings) as bus:
+    async with opening as bus:
         await serve_children(
             bus,
             name,

@@ -1,6 +1,7 @@
 """Children behind a gateway: claims, leases and transcripts over a client's transport."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 WAIT_SECONDS: Final = 10.0
 """How long the gateway waits at most for something to offer."""
 PAUSE_S: Final = 0.5
+RETRY_SECONDS: Final = 1.0
+"""Of one call; a lease that is shorter is lost rather than waited for."""
 
 
 class GatewayBus:
@@ -94,3 +97,12 @@ class GatewayBus:
         except NotFound:
             return "lost"
         return msgspec.json.decode(reply.body, type=StandingAnswer).standing
+
+
+@asynccontextmanager
+async def gateway_bus(url: str, token: str | None = None) -> AsyncIterator[GatewayBus]:
+    """Lend a bus over a client of its own. It gives up soon: whoever works asks again."""
+    from ombus.client.client import Client
+
+    async with Client(url, token, retry_seconds=RETRY_SECONDS) as client:
+        yield GatewayBus(client)
