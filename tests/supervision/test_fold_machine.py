@@ -58,7 +58,7 @@ def event(draw: st.DrawFn) -> SupervisionEvent:
             [
                 asked,
                 DelegationAdmitted(**about),
-                DelegationAdmitted(**about),
+                DelegationAdmitted(**about, limits={"activeChildren": draw(st.integers(1, 2))}),
                 DelegationStarted(**about, epoch=max(1, epoch), lease_ms=lease, holder="h"),
                 DelegationStarted(**about, epoch=max(1, epoch), lease_ms=lease, holder="h"),
                 DelegationHeartbeat(**about, epoch=epoch),
@@ -114,6 +114,8 @@ def test_the_fold_agrees_with_the_slow_model(history: list[Told]) -> None:
                 why = None
             else:
                 why = "unknown"
+        elif is_over_full(each, slow):
+            why = "illegal"
         else:
             why = known.offer(each, at_ms)
         if why is not None:
@@ -129,6 +131,7 @@ def test_the_fold_agrees_with_the_slow_model(history: list[Told]) -> None:
         check_one(handles[id], model)
     still_open = {id for id, model in slow.items() if model.state not in TERMINAL}
     assert set(parent.open_ids) == still_open
+    assert parent.n_live == sum(model.state in LIVE for model in slow.values())
     assert open_parents(rows) == ([KEY] if still_open else [])
     for child_id in ("scout", "other"):
         live = {id for id, handle in handles.items() if handle.state in LIVE}
@@ -148,6 +151,13 @@ def test_the_fold_agrees_with_the_slow_model(history: list[Told]) -> None:
         assert tally.failures == n_failed
         n_live = sum(model.epoch > 0 and model.state == "started" for model in mine)
         assert tally.n_live == n_live
+
+
+def is_over_full(event: SupervisionEvent, slow: dict[str, Slow]) -> bool:
+    if not isinstance(event, DelegationAdmitted) or not event.limits:
+        return False
+    n_live = sum(model.state in LIVE for model in slow.values())
+    return n_live >= event.limits["activeChildren"]
 
 
 def check_one(handle: Handle, slow: Slow) -> None:

@@ -38,7 +38,6 @@ from ombus_streams.supervision.checks import (
     HostPolicy,
     approved,
     checked,
-    n_live_of,
     slotted,
 )
 from ombus_streams.supervision.decisions import Answer, decide, next_due_ms
@@ -156,7 +155,7 @@ class Supervisor:
     ) -> list[Entry]:
         tenant, _, session = key.decode().partition("/")
         stamp = iso(self._clock.now())
-        n_live = n_live_of(handles)
+        n_live = parent.n_live
         drafts: list[Entry] = []
         for decision in decide(parent, handles, now_ms):
             if not isinstance(decision, Answer):

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 from ombus_schemas.supervision import Permission, Report, ReportPolicy
 
-from ombus_streams.supervision.handle import LIVE, Handle
+from ombus_streams.supervision.handle import Handle
 from ombus_streams.supervision.limits import DEFAULT, Limits, lowered, shared
 from ombus_streams.supervision.parent import HOOK, Lineage
 
@@ -134,11 +134,6 @@ def slotted(grant: Grant, n_live: int) -> Grant | Denial:
     if n_live >= grant.limits["activeChildren"]:
         return Denial("slots", f"{n_live} children are at work, which is the limit")
     return grant
-
-
-def n_live_of(handles: Mapping[str, Handle]) -> int:
-    """Return how many slots are taken."""
-    return sum(handle.state in LIVE for handle in handles.values())
 
 
 def _may_ask(lineage: Lineage | None, child_id: str, host: HostPolicy) -> bool:

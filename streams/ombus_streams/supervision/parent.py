@@ -12,6 +12,7 @@ from ombus_schemas.codec import key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import is_child_id
 from ombus_schemas.supervision import (
+    DelegationAdmitted,
     DelegationRequested,
     LineageClosed,
     LineageOpened,
@@ -102,6 +103,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     gone: str | None = None
     """Why it is gone; a new sign of life brings it back."""
     n_delegations: int = 0
+    n_live: int = 0
+    """Slots that are taken."""
     open_ids: tuple[str, ...] = ()
     """Delegations that are not over, in the order of their requests."""
     tallies: tuple[Tally, ...] = ()
@@ -210,7 +213,7 @@ def _parent_after(
         if isinstance(after, Handle):
             parent, after = _taken_in(rows, key, parent, after)
     else:
-        if before.child_id != event.child_id:
+        if before.child_id != event.child_id or _is_over_full(parent, event):
             return "illegal"
         after = step(before, event, at_ms)
     if not isinstance(after, Handle):
@@ -218,6 +221,13 @@ def _parent_after(
     _put(rows, keys.handle(key, after.id), after)
     _mark(rows, key, after)
     return _counted(rows, key, parent, before, after)
+
+
+def _is_over_full(parent: Parent, event: SupervisionEvent) -> bool:
+    """Say whether an admission is one too many: two supervisors may have filled the last slot."""
+    if not isinstance(event, DelegationAdmitted):
+        return False
+    return parent.n_live >= event.limits.get("activeChildren", parent.n_live + 1)
 
 
 def _related(
@@ -282,7 +292,9 @@ def _counted(
             rows.put(mark, b"")
         else:
             rows.delete(mark)
-    parent = msgspec.structs.replace(parent, open_ids=open_ids)
+    was_live = before is not None and before.state in LIVE
+    n_live = parent.n_live + (after.state in LIVE) - was_live
+    parent = msgspec.structs.replace(parent, open_ids=open_ids, n_live=n_live)
     found = {tally.child_id: tally for tally in parent.tallies}
     tally = found.get(after.child_id)
     changed = _tallied(tally or Tally(child_id=after.child_id), before, after)
