@@ -32,7 +32,8 @@ def test_what_the_scopes_do_not_allow_is_one_line_and_a_code(remembered: Cli) ->
 
 
 def test_bound_memory_is_what_is_shown_and_unbound_memory_is_recalled(remembered: Cli) -> None:
-    remembered("scope", "open", "plan")
+    done = remembered("scope", "open", "plan")
+    assert "memories are bound to no scope, so no context shows them" in done.err
     all_of_it = remembered("scope", "show", "--json", "--include", "lineage").json()
     assert all_of_it.get("observations", []) == []
     view = remembered("view").out

@@ -46,7 +46,7 @@ def test_the_same_entry_id_asks_for_the_same_thing_once(served: Running) -> None
     assert (first.status_code, again.status_code) == (200, 200)
     assert first.json()["id"] == again.json()["id"] == "scope-1"
     taken = served.post("s2/scopes/enter", {"scopeId": "plan", "entryId": "scope-1"})
-    assert (taken.status_code, taken.json()["code"]) == (400, "bad_request")
+    assert (taken.status_code, taken.json()["code"]) == (409, "conflict")
 
 
 def test_of_two_at_once_one_opens_the_scope_and_the_other_is_told(served: Running) -> None:

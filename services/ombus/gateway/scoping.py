@@ -13,7 +13,7 @@ from ombus.gateway.problems import ApiError
 from ombus.operator import scoping
 from ombus.operator.desk import Desk
 from ombus.operator.lookup import Lens
-from ombus.operator.scoping import BadScope, Command, ScopeFull, ScopeOvertaken
+from ombus.operator.scoping import BadScope, Command, ScopeFull, ScopeIdTaken, ScopeOvertaken
 
 FOLD_SECONDS = 10.0
 
@@ -22,7 +22,7 @@ async def command(host: Host, call: Call) -> scope_api.ScopeAnswer:
     """Carry out the command of the route; folded once this returns.
 
     Raises:
-        ApiError: ``bad_request``, ``scope_refused``, ``scope_limit`` or ``behind``.
+        ApiError: ``bad_request``, ``conflict``, ``scope_refused``, ``scope_limit`` or ``behind``.
     """
     wanted, leaf = _command(call)
     await host.caught_up(call.key, FOLD_SECONDS)
@@ -31,6 +31,8 @@ async def command(host: Host, call: Call) -> scope_api.ScopeAnswer:
         if asked.position is not None:
             await host.until_folded(asked.position, FOLD_SECONDS)
         return await host.call(lambda: scoping.answer(host.desk, call.key, asked))
+    except ScopeIdTaken as error:
+        raise ApiError("conflict", str(error)) from error
     except BadScope as error:
         raise ApiError("bad_request", str(error)) from error
     except ScopeFull as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
-from ombus_schemas.ids import WORKER_ID_PREFIX, is_entry_id
+from ombus_schemas.ids import WORKER_ID_PREFIX, is_entry_id, observation_ref, reflection_ref
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import Observation, Reflection
 from ombus_schemas.redaction import redact_text
@@ -47,6 +47,10 @@ class BadScope(Misaddressed):
     """An argument of a command on scopes is none."""
 
     code = "bad_scope"
+
+
+class ScopeIdTaken(BadScope):
+    """The id of the command is that of another entry."""
 
 
 class ScopeFull(Misaddressed):
@@ -105,7 +109,7 @@ def ask(desk: Desk, key: bytes, command: Command, leaf_id: str | None = None) ->
         known = None if wanted is None else lens.session.entry(wanted)
         if known is not None:
             if known.data_type != f"om.scope.{_PARTICIPLE[command.name]}":
-                raise BadScope(f"the session has another entry with the id {wanted}")
+                raise ScopeIdTaken(f"the session has another entry with the id {wanted}")
             return Asked(command, leaf_id, tip, wanted, None)
         record = _judged(lens.session, lens.leaf, command, desk.settings.secrets)
     if record is None:
@@ -139,7 +143,10 @@ def answer(desk: Desk, key: bytes, asked: Asked) -> ScopeAnswer:
             current=scope_map.leaf,
             id=entry_id,
             position=None if asked.position is None else str(asked.position),
-            warnings=warnings_of(scope_map),
+            warnings=(
+                *warnings_of(scope_map),
+                *(_unbound(session, leaf) if asked.command.name == "open" else ()),
+            ),
         )
 
 
@@ -223,8 +230,9 @@ def warnings_of(scope_map: ScopeMap) -> tuple[str, ...]:
 
 
 def warnings_of_leaf(lens: Lens) -> tuple[str, ...]:
-    """Return ``warnings_of`` the scopes of a leaf."""
-    return warnings_of(scope_map_of(lens.session, lens.leaf))
+    """Return ``warnings_of`` the scopes of a leaf, and that memory is in none of them."""
+    session, leaf = lens.session, lens.leaf
+    return (*warnings_of(scope_map_of(session, leaf)), *_unbound(session, leaf))
 
 
 _PARTICIPLE: Final[dict[CommandName, str]] = {
@@ -235,6 +243,25 @@ _PARTICIPLE: Final[dict[CommandName, str]] = {
     "bind": "bound",
     "unbind": "unbound",
 }
+
+
+def _unbound(session: Session, leaf: LeafHead) -> tuple[str, ...]:
+    """Return that memory is out of sight because it is bound to no scope, if it is."""
+    if not leaf.n_scopes:
+        return ()
+    held = bound_scopes(session, leaf).refs_by_scope_id.values()
+    bound = {ref for refs in held for ref in refs}
+    n_unbound = sum(
+        observation_ref(row.item.id) not in bound for row in observations(session, leaf, *ACTIVE)
+    ) + sum(
+        reflection_ref(row.item.id) not in bound for row in reflections(session, leaf, "visible")
+    )
+    if not n_unbound:
+        return ()
+    return (
+        f"{n_unbound:,} memories are bound to no scope, so no context shows them: bind them, to "
+        "`session` if to none else; recall finds them all the same",
+    )
 
 
 def _shown(item: Observation | Reflection, secrets: tuple[str, ...]) -> JsonObject:
