@@ -16,9 +16,14 @@ from ombus_schemas.topics import ENTRIES
 
 from ombus_streams.engine.kafka.appender import Appended, Appender, Compression, Outgoing
 from ombus_streams.engine.kafka.background import Background
-from ombus_streams.engine.kafka.broker_errors import broker_error
+from ombus_streams.engine.kafka.broker_errors import OtherLog, broker_error
 from ombus_streams.engine.kafka.connection import Connection
-from ombus_streams.engine.kafka.identity import Identity, identity_of
+from ombus_streams.engine.kafka.identity import (
+    Identity,
+    created_in,
+    first_records,
+    identity_of,
+)
 from ombus_streams.engine.kafka.readers import Readers
 from ombus_streams.engine.kafka.records import sent_headers
 from ombus_streams.engine.partitioner import partition_of
@@ -54,7 +59,7 @@ class KafkaLog:
     ) -> None:
         self.topic = topic
         self._name = f"topic {topic} at {connection.bootstrap_servers}"
-        self._timeout, self._tracer = timeout, tracer
+        self._timeout, self._tracer, self._connection = timeout, tracer, connection
         self._background = Background(self._name)
         # Both wait for the first call before they connect.
         self._appender = Appender(connection, topic, compression)
@@ -114,6 +119,23 @@ class KafkaLog:
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Return start and end of every partition, asked at once."""
         return self._call(self._readers.bounds(range(self.partitions)))
+
+    def prove(self) -> None:
+        """Return if the topic still is the log that was opened here.
+
+        A topic that is deleted and made again keeps its name, and its offsets begin anew.
+
+        Raises:
+            OtherLog: it is another one by now.
+            BrokerError: see its way out.
+        """
+        first = self._call(first_records(self._connection, self.topic, [0])).get(0)
+        created = None if first is None or first.offset > 0 else created_in(first)
+        if created is not None and created.incarnation != self.incarnation:
+            raise OtherLog(
+                self.topic, f"was log {self.incarnation} and is log {created.incarnation} now",
+                "what was folded from the old one is of no use here: delete it and start again",
+            )  # fmt: skip
 
     def of_key(self, key: bytes, before: int | None = None) -> Iterator[LogRecord]:
         """Yield the key's records in order; those appended after the first step are left out.

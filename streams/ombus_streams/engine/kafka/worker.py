@@ -6,6 +6,7 @@ cancelled when their partition is revoked and decided again by whoever owns it t
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,11 +25,13 @@ from ombus_streams.engine.kafka.standing import Standing
 from ombus_streams.engine.kafka.status import Counts, PartitionStatus, WorkerStatus
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.engine.kafka.threads import Threads
-from ombus_streams.runtime.errors import RuntimeFault
+from ombus_streams.runtime.errors import RetryableError, RuntimeFault
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock, EntryLog
 from ombus_streams.runtime.telemetry import Telemetry
 
+PROVE_EVERY: Final = timedelta(seconds=15)
+"""How long records of a topic that was made anew may be taken for those of the old one."""
 STOP_WITHIN: Final = timedelta(seconds=10)
 """How long runs under way may still end when the worker is stopped."""
 
@@ -69,6 +72,7 @@ class Worker:
         """``news`` is told on the event loop when something was folded or has become ready."""
         telemetry = telemetry or Telemetry(role.name)
         self.role, self.options, self._connection = role, options, connection
+        self._log = log
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._threads, self._counts = Threads(f"ombus-{role.name}"), Counts()
         self._app: BatchApp | None = None
@@ -126,16 +130,18 @@ class Worker:
         )
         stopped = asyncio.create_task(stop.wait())
         crashed = asyncio.create_task(_crash_of(app))
+        proving = asyncio.create_task(self._prove())
         try:
             await app.start()
             _log.info("worker.started", role=self.role.name, instance=self.options.instance)
             first, _ = await asyncio.wait(
-                (stopped, crashed, performing, self._failure), return_when=asyncio.FIRST_COMPLETED
+                (stopped, crashed, performing, proving, self._failure),
+                return_when=asyncio.FIRST_COMPLETED,
             )
             for each in first:
                 each.result()
         finally:
-            await self._end(app, (performing, stopped, crashed))
+            await self._end(app, (performing, stopped, crashed, proving))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -167,6 +173,13 @@ class Worker:
         return self._counts.status(
             self.role.name, self.options.instance, tuple(found), self._performer.n_under_way
         )
+
+    async def _prove(self) -> None:
+        """Raise once the topic is another log than the one that is folded; never return."""
+        while True:
+            await asyncio.sleep(PROVE_EVERY.total_seconds())
+            with suppress(RetryableError):  # Who cannot be asked now is asked again.
+                await self._threads.run(self._log.prove)
 
     def _fail(self, error: Exception) -> None:
         if not self._failure.done():
