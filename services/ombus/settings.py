@@ -32,7 +32,9 @@ PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
 KAFKA_KEY: Final = "kafka"
 """The table of the connection to Kafka, read where there is one (``wiring_kafka``)."""
-_ELSEWHERE: Final = ("OMBUS_KAFKA_", "OMBUS_TEST_", "OMBUS_CHILD_")
+REDIS_KEY: Final = "redis"
+"""The table of the connection to Redis, read where there is one (``wiring_grants``)."""
+_ELSEWHERE: Final = ("OMBUS_KAFKA_", "OMBUS_REDIS_", "OMBUS_TEST_", "OMBUS_CHILD_")
 """The connection to Kafka, where tests find their brokers, what a child's program is told."""
 PROJECT_FILE: Final = "ombus.toml"
 DEFAULT_DATA: Final = "~/.local/share/ombus"
@@ -134,6 +136,7 @@ def load_settings(
     for file in files:
         content = _read(file)
         content.pop(KAFKA_KEY, None)
+        content.pop(REDIS_KEY, None)
         tables |= {name: content.pop(name) for name in TABLES if name in content}
         supervision = content.pop(SUPERVISION_TABLE, supervision)
         group = content.pop(PROVIDER_KEY, None)

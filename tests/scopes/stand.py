@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.access import AccessFile
-from ombus_streams.engine.embedded.branches import EngineBranches
 from ombus_streams.engine.granter import Granter
 from ombus_streams.engine.kafka import topics
 from ombus_streams.engine.kafka.connection import Connection
@@ -23,6 +22,7 @@ from ombus_streams.engine.redis.maps import RedisMaps
 from ombus_streams.memory.shared_rows import SharedBranch
 from ombus_streams.runtime.errors import RuntimeFault
 from ombus_streams.runtime.grants import Decision, GrantSnapshot
+from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import Asking, SharedReads
 
 from tests.kafka.logs import declared
@@ -136,7 +136,7 @@ class Decisions:
 class KeptBranches:
     """Branches that are read once: nothing but grants changes here, and many reads are wanted."""
 
-    def __init__(self, branches: EngineBranches) -> None:
+    def __init__(self, branches: RowBranches) -> None:
         self._branches = branches
         self._kept: dict[tuple[bytes, str], SharedBranch | None] = {}
 
@@ -199,7 +199,7 @@ class Stand:
         self.reads = kind(
             self.ends,
             self.maps,
-            KeptBranches(EngineBranches(self.engine)),
+            KeptBranches(RowBranches(self.engine.reading)),
             self.decisions,
             SystemClock(),
             MAX_WAIT,

@@ -10,7 +10,6 @@ from ombus_schemas.ids import observation_id
 from ombus_schemas.settings import SharedScope
 from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.access import AccessFile
-from ombus_streams.engine.embedded.branches import EngineBranches
 from ombus_streams.engine.embedded.engine import Engine
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.memory.scopes import EMPTY
@@ -24,6 +23,7 @@ from ombus_streams.runtime.grants import (
     GrantsUnavailable,
     Watermark,
 )
+from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
 
 from tests.scopes.fleet import (
@@ -52,7 +52,7 @@ class World:
         self.owner = Owner(self.log, "owner")
         self.owner.take()
         self.access = Remembered()
-        self.branches = EngineBranches(self.engine)
+        self.branches = RowBranches(self.engine.reading)
         self.folds = GrantFolds(self.log)
         self.reads = SharedReads(
             self.log, self.folds, self.branches, self.access, SystemClock(), QUICK

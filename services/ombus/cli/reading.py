@@ -84,9 +84,12 @@ def view(
     from ombus_streams.memory import reading
     from ombus_streams.memory.commands import view_json
 
+    from ombus.wiring_grants import shared_with
+
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
+        shared = None if full else shared_with(desk, lens)
         found = reading.view(
-            lens.session, lens.leaf, "full" if full else "visible", desk.settings.secrets
+            lens.session, lens.leaf, "full" if full else "visible", desk.settings.secrets, shared
         )
     if json:
         say_json({**_where(lens), **view_json(found)})
@@ -109,8 +112,12 @@ def context(
     """Print the blocks an agent reads before it answers."""
     from ombus_streams.memory import reading
 
+    from ombus.wiring_grants import shared_with
+
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
-        blocks = reading.context(lens.session, lens.leaf, recent, None, desk.settings.secrets)
+        blocks = reading.context(
+            lens.session, lens.leaf, recent, None, desk.settings.secrets, shared_with(desk, lens)
+        )
     if json:
         say_json({**_where(lens), "blocks": blocks})
         return
@@ -138,9 +145,11 @@ def recall(
     from ombus_streams.memory.recall import NotRecalled, recall_json
 
     from ombus.cli.exits import FOUND
+    from ombus.wiring_grants import shared_with
 
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
-        found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets)
+        shared = shared_with(desk, lens, memory_id)
+        found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets, shared)
     if json:
         say_json({**_where(lens), **recall_json(found)})
     else:

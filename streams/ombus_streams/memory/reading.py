@@ -39,7 +39,7 @@ from ombus_streams.memory.items import (
 )
 from ombus_streams.memory.keys import number_at_end
 from ombus_streams.memory.leaf import scope_map_of, settings_of
-from ombus_streams.memory.ledger import Ledger
+from ombus_streams.memory.ledger import Ledger, active
 from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
 from ombus_streams.memory.recall import Recalled, recall
 from ombus_streams.memory.recent import recent
@@ -47,6 +47,8 @@ from ombus_streams.memory.render import OutlineLine, render_memory
 from ombus_streams.memory.scope_projection import project_scopes
 from ombus_streams.memory.scopes import ScopeMap, unbound
 from ombus_streams.memory.session import Session, chain, chain_backwards, is_on
+from ombus_streams.memory.shared import SharedMemory, with_shared_refs
+from ombus_streams.memory.shared_join import joined
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,20 +121,38 @@ def context(
     keep: int | None = None,
     max_tokens: float | None = None,
     secrets: Sequence[str] = (),
+    shared: SharedMemory | None = None,
 ) -> tuple[Block, ...]:
-    """Return the blocks of the leaf: the memory, then the recent messages if there are any."""
+    """Return the blocks of the leaf: the memory, then the recent messages if there are any.
+
+    ``shared`` is what other sessions share with this one, decided for this read (S19).
+    """
     memory = visible(session, leaf)
     ledger = Ledger(observations=memory.observations, reflections=memory.reflections)
-    held = memory_block(ledger, bound_scopes(session, leaf), secrets)
+    scope_map = bound_scopes(session, leaf)
+    if shared is not None:
+        ledger = joined(session, leaf, memory.observations, memory.reflections, shared)
+        scope_map = with_shared_refs(scope_map, shared)
+    held = memory_block(ledger, scope_map, secrets)
     messages = window_block(recent(session, leaf, keep, max_tokens, secrets), secrets)
     return (held,) if messages is None else (held, messages)
 
 
 def view(
-    session: Session, leaf: LeafHead, mode: Literal["visible", "full"], secrets: Sequence[str] = ()
+    session: Session,
+    leaf: LeafHead,
+    mode: Literal["visible", "full"],
+    secrets: Sequence[str] = (),
+    shared: SharedMemory | None = None,
 ) -> View:
-    """Return the visible memory, or with ``full`` all that is active and every reflection of it."""
+    """Return the visible memory, or with ``full`` all that is active and every reflection of it.
+
+    What others share is part of the first alone (S22).
+    """
     memory = visible(session, leaf)
+    if shared is not None:
+        held = joined(session, leaf, memory.observations, memory.reflections, shared)
+        memory = Memory(observations=active(held), reflections=held.reflections)
     if mode == "full":
         memory = Memory(
             observations=tuple(row.item for row in observations(session, leaf, *ACTIVE)),
@@ -166,7 +186,11 @@ def status(session: Session, leaf: LeafHead, runtime: JsonObject) -> Status:
 
 
 def recall_at(
-    session: Session, leaf: LeafHead, memory_id: str, secrets: Sequence[str] = ()
+    session: Session,
+    leaf: LeafHead,
+    memory_id: str,
+    secrets: Sequence[str] = (),
+    shared: SharedMemory | None = None,
 ) -> Recalled:
     """Return what a memory id names on this leaf, with its sources; O(sources).
 
@@ -202,6 +226,7 @@ def recall_at(
         memory_id,
         secrets,
         _withheld(session),
+        shared,
     )
 
 

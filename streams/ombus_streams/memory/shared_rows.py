@@ -1,4 +1,4 @@
-"""Shared scopes over rows: what a leaf gives to those who may read it, and what a leaf gets (S19).
+"""What a leaf gives to those who may read one of its scopes, from its rows (S19).
 
 The cost of a branch follows what its leaf holds, never the length of its session; no log is read.
 """
@@ -12,12 +12,11 @@ from ombus_schemas.records import Observation, Reflection, is_memory_id
 
 from ombus_streams.memory import keys, reading
 from ombus_streams.memory.head import LeafHead, NameRow, ScopeRow
-from ombus_streams.memory.items import ACTIVE, name_of, observations, reflections
+from ombus_streams.memory.items import ACTIVE, observations, reflections
 from ombus_streams.memory.ledger import Ledger
-from ombus_streams.memory.projection import Projection
 from ombus_streams.memory.scopes import EMPTY, SCOPE_OPENED, Scope
 from ombus_streams.memory.session import Session
-from ombus_streams.memory.shared import Branch, SharedMemory, join
+from ombus_streams.memory.shared import Branch
 
 
 class SharedBranch(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ def shared_branch(
 
     Only what is bound to the scope gives sources, and nothing that is invalidated does.
     """
-    opening_id = _opening(session, leaf, scope_id)
+    opening_id = opening_of(session, leaf, scope_id)
     if opening_id is None:
         return SharedBranch()
     refs = reading.bound_scopes(session, leaf).refs_by_scope_id.get(scope_id, ())
@@ -81,6 +80,14 @@ def shared_branch(
     )
 
 
+def opening_of(session: Session, leaf: LeafHead, scope_id: str) -> str | None:
+    """Return the entry that opened the scope on this leaf; ``None``: none has."""
+    for _, row in session.scan(keys.of_leaf(session.prefix, b"g", leaf.segment), ScopeRow):
+        if row.value.get("type") == SCOPE_OPENED and row.value.get("id") == scope_id:
+            return row.entry_id
+    return None
+
+
 def as_branch(shared: SharedBranch, scope_id: str) -> Branch:
     """Return the branch as the decision over it takes it."""
     scope_map = EMPTY
@@ -97,44 +104,6 @@ def as_branch(shared: SharedBranch, scope_id: str) -> Branch:
         pruned_ids=frozenset(shared.pruned_ids),
     )
     return Branch(ledger=ledger, scope_map=scope_map, entries=shared.entries)
-
-
-def joined(
-    session: Session, leaf: LeafHead, memory: reading.Memory, shared: SharedMemory
-) -> Ledger:
-    """Return the leaf's memory and the shared one as one ledger; what the leaf has wins.
-
-    What the leaf has dropped, or what is invalidated in its session, is not brought back.
-    """
-    supports = (
-        one
-        for item in (*shared.reflections, *memory.reflections)
-        for one in item.supporting_observation_ids
-    )
-    wanted = dict.fromkeys((*(item.id for item in shared.observations), *supports))
-    names = {each: name_of(session, leaf, each) for each in wanted}
-    dropped = tuple(each for each, name in names.items() if name.dropped)
-    pruned = frozenset(each for each, name in names.items() if name.pruned)
-    invalidated = session.invalid_from().keys() | {
-        each
-        for each, name in names.items()
-        if name.observation and name.observation_state == "invalidated"
-    }
-    projection = Projection(
-        full=Ledger(pruned_ids=pruned),
-        observations=memory.observations,
-        reflections=memory.reflections,
-        dropped_ids=dropped,
-    )
-    return join(projection, shared, frozenset(invalidated))
-
-
-def _opening(session: Session, leaf: LeafHead, scope_id: str) -> str | None:
-    """Return the entry that opened the scope: of those kept, there is one a scope."""
-    for _, row in session.scan(keys.of_leaf(session.prefix, b"g", leaf.segment), ScopeRow):
-        if row.value.get("type") == SCOPE_OPENED and row.value.get("id") == scope_id:
-            return row.entry_id
-    return None
 
 
 def _sources(

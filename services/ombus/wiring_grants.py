@@ -1,0 +1,174 @@
+"""The part of the composition root that shares scopes: grants, their maps, and who was let in.
+
+In a data folder the grants log lies beside the entries and is read directly. On Kafka gateways read
+the maps that the granter keeps in Redis (``[redis]``, ``OMBUS_REDIS_*``); without a Redis each
+folds the small topic for itself.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from ombus_schemas.jsontext import JsonValue
+from ombus_schemas.topics import GRANTS
+from ombus_streams.engine.embedded.access import AccessFile
+from ombus_streams.engine.embedded.log import SqliteLog
+from ombus_streams.engine.redis.connection import BadRedis, RedisConnection
+from ombus_streams.memory.shared import SharedMemory
+from ombus_streams.runtime.grant_fold import GrantFolds
+from ombus_streams.runtime.grants import Branches, GrantStore
+from ombus_streams.runtime.ports import Clock
+from ombus_streams.runtime.row_branches import RowBranches
+from ombus_streams.runtime.shared_reads import SharedReads
+
+from ombus.operator.desk import Desk
+from ombus.operator.lookup import Lens
+from ombus.operator.sharing import Sharing, asking_of
+from ombus.settings import REDIS_KEY, BadSetting
+from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
+
+if TYPE_CHECKING:
+    from ombus_streams.engine.granter import Granter
+
+__all__ = ["open_granter", "open_kafka_sharing", "open_sharing", "redis_for", "shared_with"]
+
+FOLDER: Final = "grants"
+"""In the data folder: the log of grants, where there is no broker."""
+PREFIX: Final = "OMBUS_REDIS_"
+_FLAGS: Final = ("cluster", "tls")
+
+
+def open_sharing(desk: Desk) -> Sharing:
+    """Return the sharing of a data folder.
+
+    Raises:
+        StorageError: see its way out.
+    """
+    settings = desk.settings
+    with ExitStack() as opened:
+        log = SqliteLog(settings.folder / FOLDER, desk.clock, topic=GRANTS)
+        opened.callback(log.close)
+        access = AccessFile(settings.folder)
+        opened.callback(access.close)
+        folds = GrantFolds(log)
+        # The engine of a desk changes when the desk takes the folder over.
+        branches = RowBranches(lambda key: desk.engine.reading(key))
+        reads = SharedReads(log, folds, branches, access, desk.clock)
+        return Sharing(log, access, reads, folds, opened.pop_all().close)
+
+
+def shared_with(desk: Desk, lens: Lens, memory_id: str | None = None) -> SharedMemory | None:
+    """Return what is shared with a leaf, for a command that reads once.
+
+    Raises:
+        StorageError: see its way out.
+    """
+    asking = asking_of(lens, memory_id)
+    if asking is None:
+        return None
+    with closing(open_sharing(desk)) as sharing:
+        return sharing.reads.resolve(asking)
+
+
+def open_kafka_sharing(
+    connection: Connection,
+    redis: RedisConnection | None,
+    folder: Path,
+    branches: Branches,
+    clock: Clock,
+    topic: str = GRANTS,
+) -> Sharing:
+    """Return the sharing of a gateway on Kafka; ``folder`` keeps its access log.
+
+    Raises:
+        BrokerError, StorageError: see their way out.
+        BadSetting: an extra is not installed.
+    """
+    require_extra()
+    from ombus_streams.engine.kafka.grant_topic import GrantEnds
+
+    with ExitStack() as opened:
+        log = open_kafka_log(connection, topic)
+        opened.callback(log.close)
+        ends = GrantEnds(connection, log)
+        opened.callback(ends.close)
+        access = AccessFile(folder)
+        opened.callback(access.close)
+        folds = GrantFolds(log)
+        store: GrantStore = folds
+        if redis is not None:
+            _require_redis()
+            from ombus_streams.engine.redis.maps import RedisMaps
+
+            maps = RedisMaps(redis)
+            opened.callback(maps.close)
+            store = maps
+        reads = SharedReads(ends, store, branches, access, clock)
+        return Sharing(log, access, reads, folds, opened.pop_all().close)
+
+
+def open_granter(
+    instance: str,
+    connection: Connection,
+    redis: RedisConnection,
+    opened: ExitStack,
+    topic: str = GRANTS,
+) -> "Granter":
+    """Return the granter; what it needs is closed with ``opened``.
+
+    Raises:
+        BrokerError: see its way out.
+        BadSetting: an extra is not installed.
+    """
+    require_extra()
+    _require_redis()
+    from ombus_streams.engine.granter import Granter
+    from ombus_streams.engine.redis.maps import RedisMaps
+
+    log = open_kafka_log(connection, topic)
+    opened.callback(log.close)
+    maps = RedisMaps(redis)
+    opened.callback(maps.close)
+    return Granter(instance, connection, log, maps)
+
+
+def redis_for(environ: Mapping[str, str], files: Sequence[Path]) -> RedisConnection | None:
+    """Return how to reach Redis, ``None`` if nothing names one; files go from weak to strong.
+
+    Raises:
+        BadSetting: a setting is unknown or contradicts another.
+    """
+    said: dict[str, JsonValue] = {}
+    for file in files:
+        found = tomllib.loads(file.read_text("utf-8")).get(REDIS_KEY, {})
+        if not isinstance(found, dict):
+            raise BadSetting(f"{file}: {REDIS_KEY}", "is no table")
+        said |= found
+    for name, text in environ.items():
+        if name.startswith(PREFIX):
+            key = name.removeprefix(PREFIX).lower().replace("_", "-")
+            said[key] = text.lower() in ("1", "true") if key in _FLAGS else text
+    if not said:
+        return None
+    for secret in ("password", "sentinel-password"):
+        file_name = said.pop(f"{secret}-file", None)
+        if isinstance(file_name, str):
+            said[secret] = Path(file_name).read_text("utf-8").strip()
+    unknown = said.keys() - {each.encode_name for each in msgspec.structs.fields(RedisConnection)}
+    if unknown:
+        raise BadSetting(f"[{REDIS_KEY}] {min(unknown)}", "is no setting of the connection")
+    try:
+        return msgspec.convert(said, RedisConnection, strict=False)
+    except (BadRedis, msgspec.ValidationError) as error:
+        raise BadSetting(f"[{REDIS_KEY}]", f"does not fit: {error}") from error
+
+
+def _require_redis() -> None:
+    try:
+        import ombus_streams.engine.redis.maps
+    except ModuleNotFoundError as error:
+        raise BadSetting("redis", "needs an extra: pip install 'ombus[redis]'") from error
+    assert ombus_streams.engine.redis.maps
