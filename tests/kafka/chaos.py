@@ -8,6 +8,7 @@ at the end; it ends with 1 if anything was lost, doubled, different, or not refu
 import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -80,6 +81,8 @@ def table(tales: Sequence[Tale]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
+    # Whoever stops it wants the brokers and the workers to end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.chaos")
     parser.add_argument("--rounds", type=int, default=len(FAULTS) * LEAST_OF_A_KIND)
     parser.add_argument("--folder", type=Path, default=Path(".demo/chaos"))
