@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS, SUPERVISION
 from ombus_streams.engine.kafka.status import WorkerStatus
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.runtime.interpreter import Interpreter
@@ -28,12 +28,16 @@ from ombus.wiring import SystemClock, extractive_providers, staff_of, telemetry_
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 
 if TYPE_CHECKING:
+    from ombus_streams.engine.kafka.milestones import MilestonesWorker
     from ombus_streams.engine.kafka.threads import Threads
     from ombus_streams.engine.kafka.worker import Worker
 
 __all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "staff_for", "state_folder"]
 
-ROLE_NAMES: Final = ("observer", "reflector", "dropper", "compactor", "funnel", "projector", "all")
+MILESTONES: Final = "milestones"
+ROLE_NAMES: Final = (
+    "observer", "reflector", "dropper", "compactor", "funnel", "projector", MILESTONES, "all",
+)  # fmt: skip
 KAFKA_FOLDER: Final = "kafka"
 """Under the data folder: what this machine has folded from Kafka."""
 
@@ -55,6 +59,7 @@ async def run_workers(
     topic: str = ENTRIES,
     dead_letters: str = DEAD_LETTERS,
     *,
+    events: str = SUPERVISION,
     clock: Clock | None = None,
     environ: Mapping[str, str] = os.environ,
     watch_seconds: float = 1.0,
@@ -116,14 +121,44 @@ async def run_workers(
                 measure(WorkerGauges(worker, clock).samples)
             return worker
 
+        def make_milestones() -> "MilestonesWorker":
+            from ombus_streams.engine.kafka.milestones import MilestonesWorker
+            from ombus_streams.engine.kafka.store import RocksState
+            from ombus_streams.runtime.deriver import MILESTONES_VERSION
+
+            told = open_kafka_log(connection, events)
+            opened.callback(told.close)
+            folder = (
+                settings.folder / KAFKA_FOLDER / instance / f"{MILESTONES}-v{MILESTONES_VERSION}"
+            )
+            state = RocksState(folder, memory)
+            opened.callback(state.close)
+            return MilestonesWorker(
+                instance,
+                connection,
+                log,
+                told,
+                state,
+                settings.secrets,
+                group_prefix="ombus" if topic == ENTRIES else topic,
+            )
+
         try:
-            await _run([make(role) for role in roles], stop, watch, watch_seconds)
+            await _run(
+                [make_milestones() if role == MILESTONES else make(role) for role in roles],
+                stop,
+                watch,
+                watch_seconds,
+            )
         finally:
             await computing.close()
 
 
 async def _run(
-    workers: Sequence["Worker"], stop: asyncio.Event, watch: Watch, watch_seconds: float
+    workers: Sequence["Worker | MilestonesWorker"],
+    stop: asyncio.Event,
+    watch: Watch,
+    watch_seconds: float,
 ) -> None:
     ending = asyncio.Event()
     running = {asyncio.create_task(worker.run(ending)) for worker in workers}
@@ -161,7 +196,7 @@ def _check(roles: Sequence[str]) -> None:
     for role in roles:
         if role not in ROLE_NAMES:
             raise BadSetting(f"worker {role}", f"is none of {', '.join(ROLE_NAMES)}")
-    if "all" in roles and len(roles) > 1:
+    if "all" in roles and set(roles) - {"all", MILESTONES}:
         raise BadSetting("worker all", "does the work of every other one: name it alone")
     if len(set(roles)) < len(roles):
         raise BadSetting("worker", "is named twice")

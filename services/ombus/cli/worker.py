@@ -4,7 +4,7 @@ import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, SUPERVISION
 
 from ombus.cli.options import Data, Json, Servers
 from ombus.cli.output import say, say_json
@@ -27,7 +27,7 @@ def worker(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="observer, reflector, dropper, compactor, projector; or all.",
+            help="observer, reflector, dropper, compactor, projector, or all; milestones.",
         ),
     ],
     servers: Servers = None,
@@ -53,14 +53,17 @@ def worker(
     dead_letters: Annotated[
         str, typer.Option("--dead-letters", metavar="NAME", help="Where what is no entry goes.")
     ] = DEAD_LETTERS,
+    events: Annotated[
+        str, typer.Option("--events", metavar="NAME", help="Where supervision events are.")
+    ] = SUPERVISION,
     json: Json = False,
     data: Data = None,
 ) -> None:
     """Fold partitions of Kafka and do the work of the named workers, until terminated.
 
     Names share nothing but the process: each has its own rows and its own consumer group. `all`
-    does everything over one set of rows. Exactly one kind of worker must write dead letters: the
-    projector does, and `all`.
+    does the work of the first six over one set of rows. Exactly one kind of worker must write dead
+    letters: the projector does, and `all`. Milestones tell parents of their children.
     """
     import asyncio
 
@@ -75,6 +78,7 @@ def worker(
             health,
             topic,
             dead_letters,
+            events,
             as_json=json,
         )
     )
@@ -90,6 +94,7 @@ async def _run(
     health: str | None,
     topic: str,
     dead_letters: str,
+    events: str,
     *,
     as_json: bool,
 ) -> None:
@@ -130,7 +135,7 @@ async def _run(
             await opened.enter_async_context(details)
         await run_workers(
             settings, connection, names, instance, stop, watch, topic, dead_letters,
-            telemetry=telemetry, measure=gauges.append,
+            events=events, telemetry=telemetry, measure=gauges.append,
         )  # fmt: skip
 
 

@@ -84,7 +84,13 @@ class Deriver:
             StalePosition: another owner has moved the store; nothing was written.
         """
         self.emit()
-        records = self._entries.read(self.partition, self.next_offset, max_records)
+        return self.take(self._entries.read(self.partition, self.next_offset, max_records))
+
+    def take(self, records: Sequence[LogRecord]) -> int:
+        """Fold records that begin at ``next_offset``, send what they said; return how many.
+
+        Raises: as ``step``.
+        """
         if records:
             self._fold(records)
             self.emit()
