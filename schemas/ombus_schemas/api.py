@@ -4,16 +4,26 @@ Additive only, like every wire type: readers pass over fields they do not know. 
 memory shapes (a recall, a page, a status) travel as the objects that the tools of S14 and S22 give.
 """
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ombus_schemas.control import InvalidationReason
 from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.limits import MAX_ID_CHARS
 
 ApiRole = Literal["publisher", "reader", "supervisor", "operator"]
 """Publishers append and ask for flushes; readers read; supervisors do both and invalidate;
 operators do everything and see what the process counts."""
+
+
+MAX_ITEMS: Final = 1_000
+"""Entries or ids of one request."""
+
+OwnId = Annotated[str, Meta(pattern=rf"^(?!om:)[!-~]{{1,{MAX_ID_CHARS}}}$")]
+"""The id of a record that a caller asks for; those of workers begin with ``om:``."""
+Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -23,7 +33,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 class AppendRequest(Api, frozen=True, kw_only=True):
     """Entries of one session, in order. Without ``parentId`` one hangs on the one before it."""
 
-    entries: tuple[JsonObject, ...]
+    entries: Annotated[tuple[JsonObject, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
     """Entries as the wire has them, or messages (``role``, ``content``). Give ids: then sending
     the same again appends nothing twice."""
 
@@ -53,10 +63,10 @@ class AppendAnswer(Api, frozen=True, kw_only=True):
 class FlushRequest(Api, frozen=True, kw_only=True):
     """Cover, reflect and drop everything up to the leaf."""
 
-    id: str | None = None
+    id: OwnId | None = None
     """The id of the request on the log; the same one again asks for the same flush."""
     leaf: str | None = None
-    wait_seconds: float = 30.0
+    wait_seconds: Seconds = 30.0
     """0 asks only. The answer is ``pending`` when the time is over; the flush goes on."""
 
 
@@ -77,9 +87,9 @@ class FlushAnswer(Api, frozen=True, kw_only=True):
 class CompactRequestBody(Api, frozen=True, kw_only=True):
     """Compact the leaf as it stands."""
 
-    id: str | None = None
+    id: OwnId | None = None
     leaf: str | None = None
-    wait_seconds: float = 30.0
+    wait_seconds: Seconds = 30.0
     dry_run: bool = False
     """Append nothing; say what would be folded."""
 
@@ -104,17 +114,17 @@ class CompactAnswer(Api, frozen=True, kw_only=True):
 class RunRequest(Api, frozen=True, kw_only=True):
     """A fact about a run of the host's agent."""
 
-    id: str | None = None
+    id: OwnId | None = None
     leaf: str | None = None
 
 
 class InvalidationRequest(Api, frozen=True, kw_only=True):
     """Nothing derived from these ids is shown again, on every leaf, once this is answered."""
 
-    ids: tuple[str, ...]
+    ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
     reason: InvalidationReason
     hold: bool = False
-    id: str | None = None
+    id: OwnId | None = None
 
 
 class FactAnswer(Api, frozen=True, kw_only=True):

@@ -1,16 +1,26 @@
 """Delegating over HTTP, and the tools a model delegates with: what is asked, what is answered."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
-from ombus_schemas.api import Api
+from ombus_schemas.api import Api, OwnId, Seconds
 from ombus_schemas.bodies import Count
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.supervision import Lifetime, Mode, OnLost, Report
 
 DelegationState = Literal[
     "requested", "admitted", "started", "rejected", "failed", "finished", "cancelled"
+]
+
+
+LimitName = Annotated[
+    str,
+    Meta(
+        pattern="^(depth|activeChildren|inputBytes|steps|toolCalls|tokens|timeoutMs|queuedEvents"
+        "|childEvents|childEventBytes|childEventsPerSecond)$"
+    ),
 ]
 
 
@@ -26,9 +36,9 @@ class Milestone(Api, frozen=True, kw_only=True):
 class DelegateRequest(Api, frozen=True, kw_only=True):
     """Ask a child to do something. The host's settings only ever lower what is asked for."""
 
-    child_id: str
+    child_id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
     input: str
-    id: str | None = None
+    id: OwnId | None = None
     """The request's own id; asking again with it asks for the same delegation."""
     thread_id: str | None = None
     mode: Mode = "async"
@@ -37,10 +47,10 @@ class DelegateRequest(Api, frozen=True, kw_only=True):
     milestone: Milestone = Milestone()
     budget_share: float | None = None
     """Of what this session may use itself: steps, tool calls, tokens and time."""
-    limits: dict[str, Count] = msgspec.field(default_factory=dict)
+    limits: dict[LimitName, Count] = msgspec.field(default_factory=dict)
     """Lower limits, by their names."""
     on_lost: OnLost = "takeover"
-    wait_seconds: float = 30.0
+    wait_seconds: Seconds = 30.0
     """Of ``sync``: how long to wait for the end."""
 
 

@@ -86,7 +86,7 @@ def _operation(route: Route) -> JsonObject:
     if route.body is not None:
         body: JsonObject = {"$ref": f"#/components/schemas/{route.body.__name__}"}
         operation["requestBody"] = {
-            "required": route.name in ("append", "invalidate", "delegate"),
+            "required": any(field.required for field in msgspec.structs.fields(route.body)),
             "content": {"application/json": {"schema": body}},
         }
     return operation

@@ -1,17 +1,21 @@
 """What the gateway is asked and answers about work scopes (S18), as ``api``."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
-from ombus_schemas.api import Api, Read
+from ombus_schemas.api import Api, OwnId, Read
 from ombus_schemas.jsontext import JsonObject
+
+
+ScopeId = Annotated[str, Meta(pattern=r"^(?!.*\.\.)[A-Za-z0-9._:/-]{1,128}$")]
+BindRef = Annotated[str, Meta(pattern="^(?:om|reflection):[a-f0-9]{12}$")]
 
 
 class _Command(Api, frozen=True, kw_only=True):
     """What every command on scopes may say beside its own."""
 
-    entry_id: str | None = None
+    entry_id: OwnId | None = None
     """The id of the record on the log; the same one again asks for the same thing once."""
     leaf: str | None = None
 
@@ -19,8 +23,8 @@ class _Command(Api, frozen=True, kw_only=True):
 class ScopeOpening(_Command, frozen=True, kw_only=True):
     """Open a scope; a name for a part of the work, once for each session's branch."""
 
-    id: str
-    parent_id: str | UnsetType = UNSET
+    id: ScopeId
+    parent_id: ScopeId | UnsetType = UNSET
     """Absent: the implicit root ``session``."""
     kind: str | UnsetType = UNSET
     label: str | UnsetType = UNSET
@@ -29,21 +33,21 @@ class ScopeOpening(_Command, frozen=True, kw_only=True):
 class ScopeChoice(_Command, frozen=True, kw_only=True):
     """Close a scope, or enter it."""
 
-    scope_id: str
+    scope_id: ScopeId
 
 
 class ScopeLeaving(_Command, frozen=True, kw_only=True):
     """Go back one scope."""
 
-    scope_id: str | None = None
+    scope_id: ScopeId | None = None
     """Only if this one is on top: another handle may have moved on."""
 
 
 class ScopeBinding(_Command, frozen=True, kw_only=True):
     """Bind memory to a scope, or unbind it."""
 
-    scope_id: str
-    refs: tuple[str, ...]
+    scope_id: ScopeId
+    refs: Annotated[tuple[BindRef, ...], Meta(min_length=1)]
     """``om:<id>`` and ``reflection:<id>``."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, TypeVar
 
 import msgspec
-from ombus_schemas.routes import Param, Route
+from ombus_schemas.routes import MAX_NUMBER, Param, Route
 from starlette.requests import ClientDisconnect, Request
 
 from ombus.gateway.problems import ApiError
@@ -125,10 +125,12 @@ def query_of(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str, V
         except (msgspec.ValidationError, ValueError, OverflowError) as error:
             raise ApiError("bad_request", f"{param.name} is no {param.type}") from error
         is_number = isinstance(value, int | float) and param.type in ("integer", "number")
-        if is_number and not -(2.0**53) <= float(value) <= 2.0**53:
+        if is_number and not -MAX_NUMBER <= value <= MAX_NUMBER:  # type: ignore[operator]
             raise ApiError("bad_request", f"{param.name} is out of range")
         if param.minimum is not None and float(value) < param.minimum:
             raise ApiError("bad_request", f"{param.name} is below {param.minimum}")
+        if param.one_of and value not in param.one_of:
+            raise ApiError("bad_request", f"{param.name} is none of {', '.join(param.one_of)}")
         found[param.name] = value
     return found
 

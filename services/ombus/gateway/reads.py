@@ -93,7 +93,7 @@ def _entries(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.EntriesA
             or place.place != "chain"
             or not is_on(lens.leaf.lineage, place.segment, place.ordinal)
         ):
-            raise ApiError("bad_request", "after names no entry of this branch")
+            raise ApiError("bad_position", "after names no entry of this branch")
         start = place.ordinal
     hidden, found = withholding(lens.session), list[JsonObject]()
     n_seen = n_bytes = withheld = 0
