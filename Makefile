@@ -1,4 +1,4 @@
-.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -53,6 +53,17 @@ fuzz: setup
 HOSTILE ?= 100000
 fuzz-hostile: setup
 	$(BIN)/python -m tests.fuzz.run --entries $(HOSTILE)
+
+# Schemathesis with every edge of every schema, and API_EXAMPLES random requests a route.
+API_EXAMPLES ?= 50
+api-fuzz: setup
+	$(BIN)/python -m tests.gateway.api_fuzz --examples $(API_EXAMPLES)
+
+# Who may not, 1,000 probes each; and as many idle readers as a gateway lets in, with what they hold.
+TAILS ?= 5000
+gateway-full: setup
+	OMBUS_TEST_PROBES=1000 OMBUS_TEST_TAILS=$(TAILS) $(BIN)/pytest -q -s \
+	  tests/gateway/test_access.py tests/gateway/test_many.py
 
 # Ratios of one run, a table and a line of JSON; about ten minutes on an idle machine of two cores.
 bench: setup

@@ -24,7 +24,7 @@ from tests.gateway.serving import Running, running
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 PROBES = int(os.environ.get("OMBUS_TEST_PROBES", "200"))
-"""1,000 is the target (`make access`); the order of magnitude shows here as well."""
+"""1,000 is the target (`make gateway-full`); the order of magnitude shows here as well."""
 ALL = get_args(ApiRole)
 PUBLIC = {"/live", "/ready", "/openapi.json"}
 """What says nothing of anybody; ``/metrics`` is an operator's."""
