@@ -30,6 +30,7 @@ __all__ = ["Sharing", "open_kafka_engine"]
 SERVING_ROLES: Final = ("projector", "all")
 HEARTBEAT: Final = timedelta(seconds=1)
 """More often than a worker's: readers wait for what a silent gateway owned."""
+REPLICAS: Final = "replicas"
 LOG_TIMEOUT: Final = timedelta(seconds=10)
 """A request waits no longer for the brokers."""
 
@@ -41,6 +42,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """Names the member and its folder: the same after every restart."""
     role: str = "projector"
     """``all``: it also does the workers' work, for what it folds."""
+    replicates: bool = False
+    """It folds what others own, too, to answer for them when they do not."""
     topic: str = ENTRIES
     dead_letters: str = DEAD_LETTERS
 
@@ -68,6 +71,7 @@ def open_kafka_engine(
     from ombus_streams.engine.kafka.engine import KafkaEngine
     from ombus_streams.engine.kafka.library_logs import forwarded
     from ombus_streams.engine.kafka.partition import FoldOptions
+    from ombus_streams.engine.kafka.replicas import Replicas
     from ombus_streams.engine.kafka.rocks import Memory
     from ombus_streams.engine.kafka.roles import ROLES
     from ombus_streams.engine.kafka.store import RocksState
@@ -85,8 +89,15 @@ def open_kafka_engine(
         letters = open_kafka_log(connection, sharing.dead_letters)
         opened.callback(letters.close)
         folder = state_folder(settings.folder, sharing.instance, sharing.role)
-        state = RocksState(folder, Memory())
+        memory = Memory()
+        state = RocksState(folder, memory)
         opened.callback(state.close)
+        replicas: Replicas | None = None
+        if sharing.replicates:
+            beside = state_folder(settings.folder, sharing.instance, REPLICAS)
+            copies = RocksState(beside, memory)
+            opened.callback(copies.close)
+            replicas = Replicas(log, copies, settings.secrets)
         computing = Threads("ombus-compute", 1)
         opened.callback(lambda: asyncio.run(computing.close()))
         caps = settings.models.caps
@@ -109,12 +120,11 @@ def open_kafka_engine(
             )  # fmt: skip
 
         closing = opened.pop_all()
-    works = sharing.role == "all"
     return KafkaEngine(
         log,
         state,
         hire,
-        works=works,
+        replicas=replicas,
         closing=(closing.close,),
         telemetry=telemetry,
         clock=clock,

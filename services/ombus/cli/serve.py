@@ -93,6 +93,14 @@ def serve(
             rich_help_panel=KAFKA,
         ),
     ] = "projector",
+    replicas: Annotated[
+        bool,
+        typer.Option(
+            "--replicas",
+            help="Fold what others own, too: reads go on when one of them dies.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = False,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +180,7 @@ def serve(
         sharing = Sharing(
             instance=instance or socket.gethostname(),
             role=role,
+            replicates=replicas,
             topic=topic,
             dead_letters=dead_letters,
         )

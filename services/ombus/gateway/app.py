@@ -228,7 +228,8 @@ class Gateway:
         if claim.vouched is not None:
             router.check(key)
             return None
-        owner = await router.owner(key)
+        is_read = route.method == "GET" and not route.streams
+        owner = await router.owner(key, is_read=is_read)
         if owner is None:
             return None
 

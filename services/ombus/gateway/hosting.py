@@ -134,7 +134,7 @@ class Host:
 
     async def folded(self, partition: int) -> int:
         """Return the first offset of a partition that is not folded yet."""
-        if self.folds:
+        if self.folds and self.engine.serves(partition):
             return self.engine.folded(partition)
         return await self.call(lambda: self.engine.folded(partition))
 

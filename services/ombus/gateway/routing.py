@@ -28,6 +28,8 @@ FIND_SECONDS: Final = 3.0
 """How long a request waits for a partition that moves; then the caller is told."""
 LOOK_SECONDS: Final = 0.05
 CONNECT_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 1.0
+"""After so long a read is answered from a replica, where there are any."""
 ANSWER_SECONDS: Final = 90.0
 """Longer than any request may wait: it is the owner that ends it, or is the owner no more."""
 ANSWERED_BY: Final = "ombus-answered-by"
@@ -52,6 +54,9 @@ class Shared(Protocol):
 
     @property
     def served(self) -> frozenset[int]: ...
+
+    @property
+    def has_replicas(self) -> bool: ...
 
     def owner_of(self, partition: int) -> Owner | None: ...
 
@@ -93,8 +98,8 @@ class Router:
         """Say whether this process knows who answers for what."""
         return bool(self._engine.owners)
 
-    async def owner(self, key: bytes) -> Owner | None:
-        """Return who answers for a session; ``None``: this process does.
+    async def owner(self, key: bytes, *, is_read: bool) -> Owner | None:
+        """Return who answers for a session; ``None``: this process does, if need be from a replica.
 
         Raises:
             NotServed: nobody does, also after a while.
@@ -105,7 +110,7 @@ class Router:
             owner = self._engine.owner_of(partition)
             if owner is not None and owner.address not in ("", self.address):
                 return owner
-            if self._engine.serves(partition):
+            if self._engine.serves(partition) or (is_read and self._engine.has_replicas):
                 return None
             if _now() > deadline:
                 self._engine.check(partition)
@@ -134,7 +139,7 @@ class Router:
         owner: Owner,
         may_go_on: MayGoOn | None = None,
     ) -> Response | None:
-        """Return the owner's answer; ``None``: this process is the owner by now.
+        """Return the owner's answer; ``None``: this process is to answer by now.
 
         ``may_go_on``: the answer is a stream. What reached nobody, or is known to have done
         nothing, is sent again, and so is a read whose answer did not come.
@@ -145,6 +150,7 @@ class Router:
         """
         partition = self._engine.log.partition_of(key)
         deadline, found = _now() + FIND_SECONDS, owner
+        is_read = request.method == "GET" and may_go_on is None
         while True:
             try:
                 response = await self._asked(request, principal, partition, body, found, may_go_on)
@@ -157,10 +163,12 @@ class Router:
                     raise ApiError("moving", fact, retry_after=1) from error
             if response is not None:
                 return response
+            if is_read and self._engine.has_replicas:
+                return None
             if _now() > deadline:
                 raise NotServed(partition)
             await asyncio.sleep(LOOK_SECONDS)
-            again = await self.owner(key)
+            again = await self.owner(key, is_read=is_read)
             if again is None:
                 return None
             found = again
@@ -204,9 +212,13 @@ class Router:
     ) -> Response | None:
         """Return the answer; ``None``: it is known that nothing was done."""
 
+        is_patient = may_go_on is not None or request.method != "GET"
+        silent_at = _now() + SILENT_SECONDS
+
         def is_owner() -> bool:
             now = self._engine.owner_of(partition)
-            return now is not None and now.address == owner.address
+            is_late = not is_patient and self._engine.has_replicas and _now() > silent_at
+            return now is not None and now.address == owner.address and not is_late
 
         target = target_of(request)
         headers = {

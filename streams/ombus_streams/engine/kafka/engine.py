@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
+import structlog
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_schemas.headers import headers_of
@@ -21,6 +22,7 @@ from ombus_streams.engine.embedded.engine import Reading
 from ombus_streams.engine.kafka.gauges import WorkerGauges
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.partition import Partition
+from ombus_streams.engine.kafka.replicas import Replicas
 from ombus_streams.engine.kafka.snapshot import Snapshot
 from ombus_streams.engine.kafka.standing import Owner
 from ombus_streams.engine.kafka.store import RocksState
@@ -28,13 +30,17 @@ from ombus_streams.engine.kafka.worker import Worker
 from ombus_streams.memory import keys
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
-from ombus_streams.runtime.errors import NotServed
+from ombus_streams.runtime.errors import NotServed, RuntimeFault
 from ombus_streams.runtime.metrics import Sample
 from ombus_streams.runtime.ports import Clock, Draft, Position
 from ombus_streams.runtime.telemetry import Telemetry
 
+KEEP_UP_SECONDS: Final = 1.0
+"""How often replicas fold what has come."""
 _LONGEST_NAP_S: Final = 0.25
 """A partition that moved away wakes nobody."""
+
+_log = structlog.get_logger("ombus.engine")
 
 Hire = Callable[[Callable[[], None]], Worker]
 """Returns the worker that folds, on the event loop it is to live on, told whom to give news."""
@@ -49,26 +55,30 @@ class KafkaEngine:
         state: RocksState,
         hire: Hire,
         *,
-        works: bool,
+        replicas: Replicas | None = None,
         closing: Sequence[Callable[[], None]] = (),
         telemetry: Telemetry | None = None,
         clock: Clock,
     ) -> None:
+        """``replicas``: partitions of others, folded, too, and read when their owners are gone."""
         self.telemetry, self._clock = telemetry or Telemetry(), clock
         self._gauges: WorkerGauges | None = None
-        self.log, self.is_worked = log, works
+        self.log, self._replicas = log, replicas
         self._state, self._hire, self._closing = state, hire, tuple(closing)
         self._worker: Worker | None = None
         self._news = threading.Condition()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Fold what is assigned, and with ``works`` do the work, until ``stop`` is set."""
+        """Fold what is assigned, and do the work of the worker's role, until ``stop`` is set."""
         worker = self._worker = self._hire(self._tell)
         self._gauges = WorkerGauges(worker, self._clock)
+        keeping_up = asyncio.create_task(self._keep_up())
         try:
             await worker.run(stop)
         finally:
             self._worker = self._gauges = None
+            keeping_up.cancel()
+            await asyncio.gather(keeping_up, return_exceptions=True)
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
         """Append admitted entries, acknowledged by all replicas in sync, in order."""
@@ -87,6 +97,11 @@ class KafkaEngine:
     def owners(self) -> tuple[Owner, ...]:
         """Who answers for what as far as this member knows."""
         return () if self._worker is None else self._worker.standing.owners
+
+    @property
+    def has_replicas(self) -> bool:
+        """Say whether partitions of others can be read here."""
+        return self._replicas is not None
 
     @property
     def served(self) -> frozenset[int]:
@@ -119,10 +134,12 @@ class KafkaEngine:
         return opened
 
     def folded(self, partition: int) -> int:
-        """Return the first offset that is not folded yet.
+        """Return the first offset that is not folded yet; of a replica this blocks.
 
         Raises: as ``check``.
         """
+        if self._replicas is not None and not self.serves(partition):
+            return self._replicas.folded(partition)
         return self.check(partition).next_offset
 
     def wait(self, ends: Mapping[int, int], timeout: timedelta) -> bool:
@@ -155,6 +172,10 @@ class KafkaEngine:
 
         Raises: as ``reading``.
         """
+        if self._replicas is not None and not self.serves(partition):
+            with self._replicas.rows(partition) as rows:
+                yield rows
+            return
         self.check(partition)
         with self._state.snapshot(partition) as rows:
             yield rows
@@ -188,6 +209,16 @@ class KafkaEngine:
         """Close rows and logs. Idempotent; ``run`` must be over."""
         for close in self._closing:
             close()
+
+    async def _keep_up(self) -> None:
+        replicas = self._replicas
+        while replicas is not None:
+            await asyncio.sleep(KEEP_UP_SECONDS)
+            try:
+                await asyncio.to_thread(replicas.keep_up, self.served)
+            except RuntimeFault as error:
+                # Nobody reads them now; whoever does is told by name.
+                _log.warning("replicas.delayed", failure=type(error).__name__, reason=str(error))
 
     def _at(self, partition: int, offset: int) -> Position:
         return Position(self.log.incarnation, partition, offset)
