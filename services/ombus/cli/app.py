@@ -14,6 +14,7 @@ from ombus.cli import (
     dev,
     eval,
     exporting,
+    granting,
     letters,
     operating,
     reading,
@@ -139,6 +140,8 @@ app.command("append", rich_help_panel="Work")(writing.append)
 app.command("flush", rich_help_panel="Work")(writing.flush)
 app.command("compact", rich_help_panel="Work")(writing.compact)
 app.command("invalidate", rich_help_panel="Work")(invalidate)
+for _sharing in (granting.grant, granting.revoke, granting.grants, granting.access):
+    scope.app.command(_sharing.__name__)(_sharing)
 app.add_typer(scope.app, name="scope", rich_help_panel="Work")
 app.command("sessions", rich_help_panel="Read")(reading.sessions)
 app.command("status", rich_help_panel="Read")(reading.status)
