@@ -1,18 +1,80 @@
 """How delegations are put together over a data folder: the log, the host's words, its hooks."""
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from functools import partial
+from typing import Protocol
 
 from ombus_schemas.concealment import conceal_text
+from ombus_schemas.entries import Entry
 from ombus_schemas.redaction import redact_text
 from ombus_streams.engine.embedded.supervision import Supervision, is_there, run_when_there
 from ombus_streams.runtime.hooks import HostHooks
-from ombus_streams.runtime.ports import Clock
+from ombus_streams.runtime.ports import Clock, EntryLog, Position, PositionRow
 
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock
 
-__all__ = ["Supervision", "concealed", "has_delegations", "open_supervision", "supervise"]
+__all__ = [
+    "Delegated",
+    "Supervision",
+    "concealed",
+    "has_delegations",
+    "open_supervision",
+    "supervise",
+]
+
+
+class View(Protocol):
+    """Rows of a partition at one instant."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, prefix: bytes, start: bytes | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def position(self) -> PositionRow | None: ...
+
+
+class Views(Protocol):
+    """The rows of every partition."""
+
+    def snapshot(self, partition: int) -> AbstractContextManager[View]: ...
+
+
+class Delegated(Protocol):
+    """The log of delegations and the rows folded from it, on either engine."""
+
+    @property
+    def log(self) -> EntryLog: ...
+
+    @property
+    def state(self) -> Views: ...
+
+    def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
+        """Append events, durably, in order."""
+        ...
+
+    def rows(self, key: bytes) -> AbstractContextManager[View]:
+        """Lend the rows of a parent's partition as they stand at one instant."""
+        ...
+
+    def folded(self, partition: int) -> int:
+        """Return the first offset of a partition that is not folded yet."""
+        ...
+
+    def wait(self, ends: Mapping[int, int], timeout: timedelta) -> bool:
+        """Say whether a partition of the log has grown past the end named for it."""
+        ...
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fold, and decide where this process may, until ``stop`` is set."""
+        ...
+
+    def close(self) -> None: ...
 
 
 def open_supervision(settings: ProcessSettings, clock: Clock | None = None) -> Supervision:

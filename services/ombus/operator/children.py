@@ -30,7 +30,7 @@ from ombus_streams.supervision.parent import claimable, handle_of
 from ombus.client.child import ChildFailure, Done, Offer, Standing
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock, open_log
-from ombus.wiring_supervision import Supervision, open_supervision
+from ombus.wiring_supervision import Delegated, open_supervision
 
 MAX_OUTPUT_BYTES: Final = 16_384
 MAX_ERROR_BYTES: Final = 1_024
@@ -47,7 +47,7 @@ class NoDelegation(Exception):
 class Children:
     """See the module. Every call blocks for as long as the disk does."""
 
-    def __init__(self, settings: ProcessSettings, supervision: Supervision, clock: Clock) -> None:
+    def __init__(self, settings: ProcessSettings, supervision: Delegated, clock: Clock) -> None:
         self._supervision, self._clock = supervision, clock
         self._secrets = settings.secrets
         self._policy = Policy(secrets=settings.secrets, patterns=settings.redact_patterns)
@@ -119,7 +119,7 @@ class Children:
     def wait(self) -> None:
         """Return once something was appended to the delegations, or after a little while."""
         log = self._supervision.log
-        log.wait({each: log.end(each) for each in range(log.partitions)}, WAIT)
+        self._supervision.wait({each: log.end(each) for each in range(log.partitions)}, WAIT)
 
     def _opened(self, key: bytes, handle: Handle, offset: int, holder: str, epoch: int) -> Lease:
         log = self._supervision.log

@@ -47,7 +47,7 @@ from ombus_streams.supervision.summary import summary
 from ombus.operator.errors import Misaddressed, Unanswered
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock
-from ombus.wiring_supervision import Supervision, concealed, open_supervision
+from ombus.wiring_supervision import Delegated, concealed, open_supervision
 
 FIRST_PAUSE_S: Final = 0.005
 MAX_PAUSE_S: Final = 0.1
@@ -78,10 +78,16 @@ class Delegations:
     """See the module. ``drives``: do the supervisor's work while nobody else does."""
 
     def __init__(
-        self, settings: ProcessSettings, clock: Clock | None = None, *, drives: bool = True
+        self,
+        settings: ProcessSettings,
+        clock: Clock | None = None,
+        *,
+        drives: bool = True,
+        supervision: Delegated | None = None,
     ) -> None:
+        """``supervision``: where delegations are kept, if not in the data folder; it is closed."""
         self._settings, self._clock = settings, clock or SystemClock()
-        self._supervision = open_supervision(settings, self._clock)
+        self._supervision: Delegated = supervision or open_supervision(settings, self._clock)
         self._max_input = settings.supervision.policy().limits["inputBytes"]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -95,7 +101,7 @@ class Delegations:
             self._thread.start()
 
     @property
-    def supervision(self) -> Supervision:
+    def supervision(self) -> Delegated:
         """The log and the rows, which stay this one's to close."""
         return self._supervision
 

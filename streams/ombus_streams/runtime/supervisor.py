@@ -29,6 +29,7 @@ from ombus_schemas.supervision import (
 )
 
 from ombus_streams.runtime.delegation_fold import DelegationFold
+from ombus_streams.runtime.errors import RetryableError
 from ombus_streams.runtime.hooks import Hooks
 from ombus_streams.runtime.ports import Clock, Draft, EntryLog, Position
 from ombus_streams.runtime.records import iso
@@ -47,6 +48,7 @@ from ombus_streams.supervision.parent import Lineage, Parent, handle_of, open_pa
 
 SWEEP: Final = timedelta(seconds=1)
 """How often the parents of open delegations are looked after, whether anything was said or not."""
+RETRY: Final = timedelta(seconds=1)
 MAX_TOLD: Final = 100
 MAX_ACTING: Final = 32
 """Parents that are acted upon at once."""
@@ -67,7 +69,10 @@ class Supervisor:
         hooks: Hooks,
         clock: Clock,
         redact: Callable[[str], str],
+        decides: Callable[[int], bool] = lambda partition: True,
     ) -> None:
+        """``decides``: whether a partition it folds is its own to decide about, now."""
+        self._decides = decides
         self._log, self.folds, self._clock = log, folds, clock
         self._host, self._hooks, self._redact = host, hooks, redact
         self._due: dict[bytes, int] = {}
@@ -79,12 +84,13 @@ class Supervisor:
 
     def fold(self) -> int:
         """Fold a batch of every partition; return how many partitions had one."""
-        n_batches = 0
-        for each in self.folds.values():
-            touched = each.step()
-            n_batches += bool(touched)
-            self._due.update(dict.fromkeys(touched - {b""}, 0))
-        return n_batches
+        return sum(map(self.fold_one, self.folds))
+
+    def fold_one(self, partition: int) -> bool:
+        """Fold a batch of one partition; say whether there was one."""
+        touched = self.folds[partition].step()
+        self._due.update(dict.fromkeys(touched - {b""}, 0))
+        return bool(touched)
 
     async def act(self) -> int:
         """Do what is due now; return how many events were appended since the last call."""
@@ -97,7 +103,7 @@ class Supervisor:
         for key in [key for key, due_ms in self._due.items() if due_ms <= now_ms]:
             fold = self.folds.get(self._log.partition_of(key))
             held = self._held.get(key)
-            if fold is None:
+            if fold is None or not self._decides(fold.partition):
                 del self._due[key]
             elif key not in self._acting and (held is None or held.offset < fold.next_offset):
                 if len(self._acting) >= MAX_ACTING:
@@ -111,7 +117,12 @@ class Supervisor:
         for key, task in [*self._acting.items()]:
             if task.done():
                 del self._acting[key]
-                n_events += task.result()
+                try:
+                    n_events += task.result()
+                except RetryableError as error:
+                    # Perhaps written all the same: the fold will say, or it is decided again.
+                    _log.warning("delegation.delayed", failure=type(error).__name__)
+                    self._due[key] = now_ms + RETRY // timedelta(milliseconds=1)
         await self._tell_ended()
         return n_events
 
@@ -218,9 +229,10 @@ class Supervisor:
         if not self._hooks.has_after:
             return
         for fold in self.folds.values():
+            is_mine = self._decides(fold.partition)
             for number, ended in fold.untold(MAX_TOLD):
                 handle = handle_of(fold.rows, ended.key, ended.delegation_id)
-                if handle is not None:
+                if handle is not None and is_mine:
                     await self._hooks.after(ended.key, handle)
                 fold.told(number)
 

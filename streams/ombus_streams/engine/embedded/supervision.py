@@ -127,6 +127,10 @@ class Supervision:
             row = rows.position()
         return row.next_offset if row else 0
 
+    def wait(self, ends: Mapping[int, int], timeout: timedelta) -> bool:
+        """Say whether a partition of the log has grown past the end named for it."""
+        return self.log.wait(ends, timeout)
+
     def close(self) -> None:
         """Close the files and give the ownership back. Idempotent."""
         self.supervisor = None

@@ -1,0 +1,134 @@
+"""Delegations on a broker: two supervisors, one killed, handles that answer the same everywhere."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ombus.operator.delegations import Delegations
+from ombus.settings import ProcessSettings, load_settings
+from ombus.wiring_delegations import open_kafka_supervision
+from ombus_schemas.delegating import DelegateRequest
+from ombus_schemas.entries import Ownership
+from ombus_schemas.supervision import (
+    ChildFailed,
+    DelegationFinished,
+    DelegationStarted,
+    SupervisionEvent,
+)
+from ombus_schemas.topics import Topic
+from ombus_streams.engine.kafka.connection import Connection
+from ombus_streams.engine.kafka.supervision import KafkaSupervision
+
+from tests.kafka.conftest import Apply
+from tests.supervision.telling import entry_of
+
+KEY = b"local/boss"
+OWNER = Ownership(account_id="local")
+TOML = """
+[supervision.limits]
+activeChildren = 2
+[supervision.children.scout]
+[supervision.children.lead]
+children = ["scout"]
+"""
+WITHIN_S = 60.0
+
+
+class Deciding:
+    """A supervisor in a thread of its own."""
+
+    def __init__(self, supervision: KafkaSupervision) -> None:
+        self.supervision = supervision
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(WITHIN_S)
+        assert not self._thread.is_alive()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self.supervision.run(self._stop))
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.supervision.close()
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ProcessSettings:
+    file = tmp_path / "ombus.toml"
+    file.write_text(TOML)
+    return load_settings({"data": str(tmp_path / "data")}, {}, [file])
+
+
+@contextmanager
+def delegating(
+    settings: ProcessSettings, connection: Connection, topic: Topic, name: str
+) -> Iterator[Delegations]:
+    supervision = open_kafka_supervision(settings, connection, name, topic=topic.name)
+    with Delegations(settings, supervision=supervision) as opened:
+        yield opened
+
+
+def say(asked: Delegations, kind: Any, id: str, child_id: str = "scout", **said: Any) -> None:
+    body: SupervisionEvent = kind(child_id=child_id, delegation_id=id, epoch=1, **said)
+    asked.append([entry_of(body, "boss", "local")])
+
+
+def ask(asked: Delegations, n: int, child_id: str = "scout", **said: Any) -> str:
+    request = DelegateRequest(child_id=child_id, input="look", id=f"ask-{n}", **said)
+    return asked.delegate(KEY, request, OWNER).delegation_id
+
+
+def test_whoever_decides_a_delegation_ends_once_and_answers_everywhere(
+    settings: ProcessSettings, connection: Connection, topic: Topic, apply: Apply
+) -> None:
+    apply([topic])
+
+    def decide(name: str) -> Deciding:
+        made = open_kafka_supervision(settings, connection, name, instance=name, topic=topic.name)
+        return Deciding(made)
+
+    first, second = decide("one"), decide("two")
+    with delegating(settings, connection, topic, "gateway") as asked:
+        ids = [ask(asked, n) for n in range(3)]
+        until(lambda: asked.get(KEY, ids[2]).state != "requested", "the last one is answered")
+        states = [asked.wait(KEY, id, 0).state for id in ids]
+        assert states == ["admitted", "admitted", "rejected"]
+        say(asked, DelegationStarted, ids[0], holder="h", lease_ms=60_000)
+        say(asked, DelegationFinished, ids[0], status="completed", output="found")
+        assert asked.wait(KEY, ids[0], WITHIN_S).output == "found"
+        say(asked, DelegationStarted, ids[1], holder="h", lease_ms=60_000)
+        first.stop()
+        say(asked, ChildFailed, ids[1], reason="crash")
+        # Only a supervisor ends it: the one that is left, whatever was its own before.
+        assert asked.wait(KEY, ids[1], WITHIN_S).state == "failed"
+        fourth = ask(asked, 3)
+        until(lambda: asked.get(KEY, fourth).state == "admitted", "the slot is free again")
+        assert asked.cancel(KEY, fourth)
+        answers = [asked.get(KEY, id) for id in (*ids, fourth)]
+        summary, tree = asked.summary(KEY), asked.tree(KEY)
+    second.stop()
+    with delegating(settings, connection, topic, "another") as asked:
+        until(lambda: asked.tree(KEY) == tree, "another machine folds the same")
+        assert [asked.get(KEY, id) for id in (*ids, fourth)] == answers
+        assert asked.summary(KEY) == summary
