@@ -87,7 +87,8 @@ def test_it_says_when_it_is_ready_and_ends_cleanly(folder: Path, number: signal.
     assert code == 0, logs
     assert out == b"stopped\n"
     events = [msgspec.json.decode(line)["event"] for line in logs]
-    assert events == ["owner.started", "owner.stopped"]
+    # The record that opens each partition may be folded in between, or not yet.
+    assert [each for each in events if each != "batch.folded"] == ["owner.started", "owner.stopped"]
     assert not is_owned(folder)
 
 
