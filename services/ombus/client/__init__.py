@@ -1,5 +1,8 @@
 """What programs talk to; it knows the wire alone."""
 
+from ombus.client.child import ChildFailure, ChildTask, Done
+from ombus.client.child_bus import gateway_bus
+from ombus.client.children import serve_children
 from ombus.client.client import Client
 from ombus.client.errors import OmbusError, Refused, Retryable
 from ombus.client.outbox import Appended
@@ -9,7 +12,10 @@ from ombus.client.transport import Reply, Stream, Transport
 
 __all__ = [
     "Appended",
+    "ChildFailure",
+    "ChildTask",
     "Client",
+    "Done",
     "Event",
     "OmbusError",
     "Refused",
@@ -18,5 +24,7 @@ __all__ = [
     "Session",
     "Stream",
     "Transport",
+    "gateway_bus",
     "message",
+    "serve_children",
 ]
