@@ -27,7 +27,7 @@ def worker(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="observer, reflector, dropper, compactor, projector, or all; milestones.",
+            help="observer, reflector, dropper, compactor, funnel, projector, or all; milestones.",
         ),
     ],
     servers: Servers = None,
