@@ -29,14 +29,17 @@ from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 
 if TYPE_CHECKING:
     from ombus_streams.engine.kafka.milestones import MilestonesWorker
+    from ombus_streams.engine.kafka.supervision import KafkaSupervision
     from ombus_streams.engine.kafka.threads import Threads
     from ombus_streams.engine.kafka.worker import Worker
 
 __all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "staff_for", "state_folder"]
 
 MILESTONES: Final = "milestones"
+SUPERVISOR: Final = "supervisor"
 ROLE_NAMES: Final = (
-    "observer", "reflector", "dropper", "compactor", "funnel", "projector", MILESTONES, "all",
+    "observer", "reflector", "dropper", "compactor", "funnel", "projector", MILESTONES, SUPERVISOR,
+    "all",
 )  # fmt: skip
 KAFKA_FOLDER: Final = "kafka"
 """Under the data folder: what this machine has folded from Kafka."""
@@ -143,9 +146,27 @@ async def run_workers(
                 group_prefix="ombus" if topic == ENTRIES else topic,
             )
 
+        def make_supervisor() -> "KafkaSupervision":
+            from ombus.wiring_delegations import open_kafka_supervision
+
+            made = open_kafka_supervision(
+                settings, connection, instance, instance=instance, topic=events, clock=clock
+            )
+            opened.callback(made.close)
+            return made
+
+        def make_any(role: str) -> "Worker | MilestonesWorker | KafkaSupervision":
+            match role:
+                case "milestones":
+                    return make_milestones()
+                case "supervisor":
+                    return make_supervisor()
+                case _:
+                    return make(role)
+
         try:
             await _run(
-                [make_milestones() if role == MILESTONES else make(role) for role in roles],
+                [make_any(role) for role in roles],
                 stop,
                 watch,
                 watch_seconds,
@@ -155,7 +176,7 @@ async def run_workers(
 
 
 async def _run(
-    workers: Sequence["Worker | MilestonesWorker"],
+    workers: Sequence["Worker | MilestonesWorker | KafkaSupervision"],
     stop: asyncio.Event,
     watch: Watch,
     watch_seconds: float,
@@ -196,7 +217,7 @@ def _check(roles: Sequence[str]) -> None:
     for role in roles:
         if role not in ROLE_NAMES:
             raise BadSetting(f"worker {role}", f"is none of {', '.join(ROLE_NAMES)}")
-    if "all" in roles and set(roles) - {"all", MILESTONES}:
+    if "all" in roles and set(roles) - {"all", MILESTONES, SUPERVISOR}:
         raise BadSetting("worker all", "does the work of every other one: name it alone")
     if len(set(roles)) < len(roles):
         raise BadSetting("worker", "is named twice")

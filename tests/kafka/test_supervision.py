@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from ombus.operator.delegations import Delegations
 from ombus.settings import ProcessSettings, load_settings
 from ombus.wiring_delegations import open_kafka_supervision
+from ombus.wiring_worker import WorkerStatus, run_workers
 from ombus_schemas.delegating import DelegateRequest
 from ombus_schemas.entries import Ownership
 from ombus_schemas.supervision import (
@@ -22,7 +23,6 @@ from ombus_schemas.supervision import (
 )
 from ombus_schemas.topics import Topic
 from ombus_streams.engine.kafka.connection import Connection
-from ombus_streams.engine.kafka.supervision import KafkaSupervision
 
 from tests.kafka.conftest import Apply
 from tests.supervision.telling import entry_of
@@ -40,30 +40,40 @@ WITHIN_S = 60.0
 
 
 class Deciding:
-    """A supervisor in a thread of its own."""
+    """A worker of the role `supervisor`, in a thread of its own."""
 
-    def __init__(self, supervision: KafkaSupervision) -> None:
-        self.supervision = supervision
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(
+        self, settings: ProcessSettings, connection: Connection, topic: str, name: str
+    ) -> None:
+        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+        self.statuses: Sequence[WorkerStatus] = ()
+        self._failure: BaseException | None = None
+        working = run_workers(
+            settings, connection, ["supervisor"], name, self._stop, self._watch, topic, topic,
+            events=topic, watch_seconds=0.1,
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, args=(working,), daemon=True)
         self._thread.start()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(status.is_ready for status in self.statuses)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(WITHIN_S)
         assert not self._thread.is_alive()
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
 
-    def _run(self) -> None:
+    def _watch(self, statuses: Sequence[WorkerStatus]) -> None:
+        self.statuses = statuses
+
+    def _run(self, working: Coroutine[None, None, None]) -> None:
         try:
-            self._loop.run_until_complete(self.supervision.run(self._stop))
+            self._loop.run_until_complete(working)
         except BaseException as error:
-            self.failure = error
-        finally:
-            self.supervision.close()
+            self._failure = error
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -104,11 +114,8 @@ def test_whoever_decides_a_delegation_ends_once_and_answers_everywhere(
 ) -> None:
     apply([topic])
 
-    def decide(name: str) -> Deciding:
-        made = open_kafka_supervision(settings, connection, name, instance=name, topic=topic.name)
-        return Deciding(made)
-
-    first, second = decide("one"), decide("two")
+    first, second = (Deciding(settings, connection, topic.name, name) for name in ("one", "two"))
+    until(lambda: first.is_ready or second.is_ready, "somebody decides")
     with delegating(settings, connection, topic, "gateway") as asked:
         ids = [ask(asked, n) for n in range(3)]
         until(lambda: asked.get(KEY, ids[2]).state != "requested", "the last one is answered")

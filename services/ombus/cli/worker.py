@@ -27,7 +27,8 @@ def worker(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="observer, reflector, dropper, compactor, funnel, projector, or all; milestones.",
+            help="observer, reflector, dropper, compactor, funnel, projector, or all; milestones; "
+            "supervisor.",
         ),
     ],
     servers: Servers = None,

@@ -45,6 +45,7 @@ from ombus.gateway.peers import PARTITIONS
 from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
 from ombus.gateway.tokens import Principal, Tokens
+from ombus.operator.delegations import Delegations
 from ombus.telemetry.exposition import MEDIA as PROMETHEUS
 
 if TYPE_CHECKING:
@@ -70,13 +71,17 @@ class Gateway:
         is_open: bool = False,
         instance: str | None = None,
         router: "Router | None" = None,
+        delegations: Callable[[], Delegations] | None = None,
     ) -> None:
-        """``router``: other gateways share the log, and each session is one's to answer for."""
+        """``router``: other gateways share the log, and each session is one's to answer for.
+
+        ``delegations``: opens them where they are kept, if not in the data folder.
+        """
         self.host, self.tokens, self.limits = host, tokens, limits
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
         self.router = router
-        self.delegating = Delegating(host.desk.settings, limits)
+        self.delegating = Delegating(host.desk.settings, limits, delegations)
         self.leasing = Leasing(host.desk.settings, limits, self.delegating)
         self.metrics = Metrics(host.engine.telemetry, host.engine.samples)
         self._tracer = host.engine.telemetry.tracer

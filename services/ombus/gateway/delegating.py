@@ -51,13 +51,19 @@ Result = TypeVar("Result")
 class Delegating:
     """Opens the folder's delegations with the first call, or at once if there are some."""
 
-    def __init__(self, settings: ProcessSettings, limits: Limits) -> None:
-        self._settings, self._limits = settings, limits
+    def __init__(
+        self,
+        settings: ProcessSettings,
+        limits: Limits,
+        opens: Callable[[], Delegations] | None = None,
+    ) -> None:
+        """``opens``: where delegations are kept, if not in the data folder."""
+        self._settings, self._limits, self._opens = settings, limits, opens
         self._lock = threading.Lock()
         self._delegations: Delegations | None = None
         self._n_streams = 0
         self._is_closed = False
-        if has_delegations(settings):
+        if opens is None and has_delegations(settings):
             self.delegations()
 
     async def answer(self, call: Call) -> Response:
@@ -195,7 +201,8 @@ class Delegating:
             if self._is_closed:
                 raise ApiError("busy", "the gateway ends", retry_after=1)
             if self._delegations is None:
-                self._delegations = Delegations(self._settings)
+                opens = self._opens or (lambda: Delegations(self._settings))
+                self._delegations = opens()
             return self._delegations
 
 

@@ -19,6 +19,7 @@ from ombus.gateway.app import Gateway, is_loopback
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits
 from ombus.gateway.tokens import Tokens
+from ombus.operator.delegations import Delegations
 from ombus.operator.serving import SIGNALS, own
 from ombus.settings import BadSetting, ProcessSettings
 from ombus.wiring import open_engine
@@ -79,6 +80,7 @@ def open_shared_gateway(
     """
     from ombus.gateway.peers import Peers, peer_secret
     from ombus.gateway.routing import Router
+    from ombus.wiring_delegations import open_kafka_supervision
 
     tokens, is_open = _tokens(settings, listening)
     try:
@@ -89,7 +91,20 @@ def open_shared_gateway(
     works = sharing.role == "all"
     host = Host(settings, engine, folds=True, works=works, threads=limits.threads)
     router = Router(engine, peers, address, limits.send_seconds)
-    return Gateway(host, tokens, limits, is_open=is_open, instance=sharing.instance, router=router)
+
+    def delegations() -> Delegations:
+        rows = f"{sharing.instance}/gateway"
+        return Delegations(settings, supervision=open_kafka_supervision(settings, connection, rows))
+
+    return Gateway(
+        host,
+        tokens,
+        limits,
+        is_open=is_open,
+        instance=sharing.instance,
+        router=router,
+        delegations=delegations,
+    )
 
 
 def listen(listening: Listening) -> socket.socket:
