@@ -57,6 +57,15 @@ def test_serving_says_where_that_no_token_is_needed_and_ends_in_order(folder: Pa
         assert b"hello" not in err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("--beside",), ("--host", "0.0.0.0"), ("--role", "king"), ("--peer-secret-file", "none")],
+)
+def test_what_makes_no_sense_on_kafka_is_misuse(cli: Cli, arguments: tuple[str, ...]) -> None:
+    kafka = ("--bootstrap-servers", "127.0.0.1:9", "--port", "0")
+    assert cli("serve", *kafka, *arguments).code == 2
+
+
 @pytest.mark.parametrize("arguments", [("--cert", "x.pem"), ("--key", "x.pem")])
 def test_a_certificate_needs_its_key(cli: Cli, arguments: tuple[str, str]) -> None:
     assert cli("serve", *arguments).code == 2

@@ -54,7 +54,7 @@ class Replicas:
                 if not n_records:
                     # Markers at the end are no records.
                     break
-                if time.monotonic() > deadline:
+                if processor.next_offset < end and time.monotonic() > deadline:
                     at = self._entries.incarnation, partition
                     folded, reached = Position(*at, processor.next_offset), Position(*at, end)
                     raise NotServed(partition, folded, reached)
