@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 from ombus.client.child import ChildFailure, ChildTask, Done, Offer, Standing
 from ombus.client.children import Ended, serve_children
-from ombus.operator.children import FolderBus, folder_bus
+from ombus.operator.children import DirectBus, folder_bus
 from ombus.operator.delegations import Delegations
 from ombus.settings import ProcessSettings, load_settings
 from ombus.wiring_supervision import open_supervision
@@ -86,10 +86,10 @@ class Armed:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly(FolderBus):
+class Deadly(DirectBus):
     """A bus whose process may die before or after each call."""
 
-    def __init__(self, bus: FolderBus, armed: Armed) -> None:
+    def __init__(self, bus: DirectBus, armed: Armed) -> None:
         super().__init__(bus.children, bus.entries, bus.tenant)
         self._armed = armed
 

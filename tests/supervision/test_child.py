@@ -14,7 +14,7 @@ import pytest
 from ombus.client.child import ChildFailure, ChildTask, Done, Offer, Work
 from ombus.client.children import Ended, serve_children
 from ombus.client.command import Caps, run_command
-from ombus.operator.children import FolderBus, folder_bus
+from ombus.operator.children import DirectBus, folder_bus
 from ombus.operator.delegations import Delegations
 from ombus.settings import ProcessSettings, load_settings
 from ombus.wiring import open_log
@@ -67,7 +67,7 @@ class House:
         return asyncio.run(run())
 
     async def serve(
-        self, bus: FolderBus, work: Work, *, tasks: int = 1, slots: int = 1
+        self, bus: DirectBus, work: Work, *, tasks: int = 1, slots: int = 1
     ) -> list[Ended]:
         seen: list[Ended] = []
 
@@ -252,12 +252,12 @@ def test_a_cancel_reaches_a_running_child(house: House) -> None:
     assert house.entries(delegation)[-1].event == {"type": "agent_finished", "status": "cancelled"}
 
 
-class Silent(FolderBus):
+class Silent(DirectBus):
     """A bus that was cut: nothing this child says arrives any more."""
 
     is_cut = False
 
-    def __init__(self, bus: FolderBus) -> None:
+    def __init__(self, bus: DirectBus) -> None:
         super().__init__(bus.children, bus.entries, bus.tenant)
 
     async def beat(self, offer: Offer, holder: str, n: int) -> "str":  # type: ignore[override]
@@ -321,7 +321,7 @@ def test_a_lost_child_fails_its_delegation_when_asked_so(house: House) -> None:
 def test_of_two_that_finish_under_different_leases_one_counts(house: House) -> None:
     async def run(delegation: str) -> list[str]:
         async with folder_bus(house.settings) as bus:
-            other = FolderBus(bus.children, bus.entries, TENANT)
+            other = DirectBus(bus.children, bus.entries, TENANT)
             (offer,) = await bus.offers("scout")
             assert await bus.claim(offer, "one", 250)
             assert not await other.claim(offer, "two", 250)

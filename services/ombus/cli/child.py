@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from ombus_schemas.topics import ENTRIES, SUPERVISION
 
-from ombus.cli.options import Data, Json, Tenant
+from ombus.cli.options import Data, Json, Servers, Tenant
 from ombus.cli.output import note, say, say_json
-from ombus.cli.shell import settings_for
+from ombus.cli.shell import connection_for_command, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +69,27 @@ def child(
             help="For the gateway: a publisher of the sessions `*-session`.",
         ),
     ] = None,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="On Kafka itself, instead of the data folder.")
+    ] = False,
+    servers: Servers = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            "--instance",
+            metavar="NAME",
+            help="With --kafka: names this process and its rows. Default: the host.",
+        ),
+    ] = None,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="NAME", help="With --kafka: where the entries are.")
+    ] = ENTRIES,
+    events: Annotated[
+        str,
+        typer.Option(
+            "--events", metavar="NAME", help="With --kafka: where supervision events are."
+        ),
+    ] = SUPERVISION,
     json: Json = False,
     tenant: Tenant = None,
     data: Data = None,
@@ -80,11 +102,13 @@ def child(
     it; when it is cancelled or its lease is lost, the program gets SIGTERM, then SIGKILL.
     What it is told besides is in OMBUS_CHILD_DELEGATION, _SESSION, _PARENT, _ATTEMPT, _LIMITS.
 
-    Several processes may answer to one NAME, on the data folder or, with --url, over a gateway;
-    who dies is taken over when its lease is out. Ends with Ctrl-C or SIGTERM.
+    Several processes may answer to one NAME, on the data folder, over a gateway (--url), or on
+    Kafka (--kafka, as a group); who dies is taken over when its lease is out. Ends with Ctrl-C or
+    SIGTERM.
     """
     import asyncio
     import os
+    import socket
 
     from ombus_schemas.ids import is_child_id
 
@@ -95,6 +119,8 @@ def child(
 
     if not is_child_id(name):
         raise typer.BadParameter(f"{name!r} is no child id: A-Z a-z 0-9 . _ : -, 1 to 128")
+    if kafka and url is not None:
+        raise typer.BadParameter("--kafka and --url are two ways: give one")
     settings = settings_for(context, data, tenant)
     caps = Caps(
         max_lines=max_lines,
@@ -103,7 +129,7 @@ def child(
         grace_seconds=grace,
     )
     environ = {name: text for name, text in os.environ.items() if name != "OMBUS_CHILD_TOKEN"}
-    if url is None:
+    if url is None and not kafka:
         environ |= {"OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
 
     async def work(task: ChildTask) -> Done:
@@ -115,9 +141,18 @@ def child(
         else:
             say(_line(seen))
 
+    bus: AbstractAsyncContextManager[ChildBus]
+    if kafka:
+        from ombus.wiring_child import kafka_bus
+
+        connection = connection_for_command(context, servers)
+        named = instance or socket.gethostname()
+        bus = kafka_bus(settings, connection, name, named, topic=topic, events=events)
+    else:
+        bus = folder_bus(settings) if url is None else gateway_bus(url, token)
     if not json:
-        note(f"ombus: child {name} of {url or settings.folder}")
-    bus = folder_bus(settings) if url is None else gateway_bus(url, token)
+        where = "Kafka" if kafka else url or settings.folder
+        note(f"ombus: child {name} of {where}")
     asyncio.run(_serve(bus, name, work, watch, slots, round(lease * 1_000), tasks))
 
 

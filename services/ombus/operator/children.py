@@ -6,7 +6,7 @@ from the log (``runtime.leases``).
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -52,10 +52,12 @@ class Children:
         self._secrets = settings.secrets
         self._policy = Policy(secrets=settings.secrets, patterns=settings.redact_patterns)
 
-    def offers(self, tenant: str, child_id: str) -> list[Offer]:
-        """Return what this child id can claim now, oldest first."""
+    def offers(
+        self, tenant: str, child_id: str, partitions: Iterable[int] | None = None
+    ) -> list[Offer]:
+        """Return what this child id can claim now, oldest first; of some partitions or all."""
         found: list[tuple[int, Offer]] = []
-        for partition in range(self._supervision.log.partitions):
+        for partition in partitions or range(self._supervision.log.partitions):
             with self._supervision.state.snapshot(partition) as rows:
                 row = rows.position()
                 offset = row.next_offset if row else 0
@@ -161,20 +163,33 @@ def _offer(parent: str, handle: Handle) -> Offer:
     )
 
 
-class FolderBus:
-    """A ``ChildBus`` on a data folder of this machine; its calls run in threads."""
+class DirectBus:
+    """A ``ChildBus`` on the logs themselves; its calls run in threads.
+
+    ``partitions``: of which parents' delegations this process may claim; ``None``: of all.
+    """
 
     pause = PAUSE_S
     unreachable: tuple[type[Exception], ...] = (RetryableError, OSError)
 
-    def __init__(self, children: Children, entries: EntryLog, tenant: str) -> None:
+    def __init__(
+        self,
+        children: Children,
+        entries: EntryLog,
+        tenant: str,
+        partitions: Callable[[], frozenset[int]] | None = None,
+    ) -> None:
         self.children, self.entries, self.tenant = children, entries, tenant
+        self._partitions = partitions
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         """A call that was given up runs on in its thread."""
 
     async def offers(self, child_id: str) -> Sequence[Offer]:
-        found = await asyncio.to_thread(self.children.offers, self.tenant, child_id)
+        mine = None if self._partitions is None else self._partitions()
+        found: list[Offer] = []
+        if mine is None or mine:
+            found = await asyncio.to_thread(self.children.offers, self.tenant, child_id, mine)
         if not found:
             await asyncio.to_thread(self.children.wait)
         return found
@@ -235,7 +250,7 @@ class FolderBus:
 @asynccontextmanager
 async def folder_bus(
     settings: ProcessSettings, clock: Clock | None = None
-) -> AsyncIterator[FolderBus]:
+) -> AsyncIterator[DirectBus]:
     """Lend a bus on the data folder; delegations are folded here while nobody else does.
 
     Raises:
@@ -250,7 +265,7 @@ async def folder_bus(
         opened.callback(supervision.close)
         supervising = asyncio.create_task(supervision.run(stop))
         try:
-            yield FolderBus(Children(settings, supervision, clock), entries, settings.tenant)
+            yield DirectBus(Children(settings, supervision, clock), entries, settings.tenant)
         finally:
             stop.set()
             await supervising

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-import structlog
 from ombus_schemas.codec import decode_record, encode, key_of
 from ombus_schemas.control import SourcesInvalidated
 from ombus_schemas.entries import Entry
@@ -31,8 +30,6 @@ _CHILD: Final = b"\0c"
 _SEEN: Final = b"\0i"
 _INVALID: Final = b"\0x"
 _SUFFIX: Final = SESSION_SUFFIX.encode()
-
-_log = structlog.get_logger("ombus.milestones")
 
 
 class _Child(msgspec.Struct, kw_only=True):
@@ -134,10 +131,6 @@ class Deriver:
         )
         self.store.commit(batch.rows(), self._position, position, batch.emissions)
         self._position = position
-        if batch.emissions:
-            _log.debug(
-                "milestones.derived", partition=self.partition, n_events=len(batch.emissions)
-            )
 
     def _start(self) -> PositionRow | None:
         """Return the stored position if the log still has what it stands on, else begin anew."""
