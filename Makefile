@@ -1,4 +1,4 @@
-.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -59,11 +59,23 @@ API_EXAMPLES ?= 50
 api-fuzz: setup
 	$(BIN)/python -m tests.gateway.api_fuzz --examples $(API_EXAMPLES)
 
+# The TypeScript of the client's guide, run by Node against a gateway.
+typescript: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[typescript]'
+	OMBUS_TEST_REQUIRE_NODE=1 $(BIN)/pytest -q tests/client/test_typescript.py
+
 # Who may not, 1,000 probes each; and as many idle readers as a gateway lets in, with what they hold.
 TAILS ?= 5000
 gateway-full: setup
 	OMBUS_TEST_PROBES=1000 OMBUS_TEST_TAILS=$(TAILS) $(BIN)/pytest -q -s \
 	  tests/gateway/test_access.py tests/gateway/test_many.py
+
+# Gateways on Kafka: 10,000 writes read through another one, owners that die, brokers away for five
+# minutes. About half an hour.
+shared-gateway-full: setup
+	OMBUS_TEST_GATEWAY_PAIRS=10000 OMBUS_TEST_OWNER_SECONDS=30 OMBUS_TEST_BUS_DOWN_SECONDS=300 \
+	  $(BIN)/pytest -q -s tests/gateway/test_sharing.py tests/gateway/test_owners.py \
+	  tests/client/test_direct.py
 
 # Ratios of one run, a table and a line of JSON; about ten minutes on an idle machine of two cores.
 bench: setup

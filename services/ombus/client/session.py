@@ -16,7 +16,7 @@ from ombus_schemas.routes import PREFIX
 
 from ombus.client.delegations import Delegations
 from ombus.client.delegations import Delegations
-from ombus.client.errors import BadRequest, Unavailable
+from ombus.client.errors import BadRequest, Retryable
 from ombus.client.outbox import Appended, Sent
 from ombus.client.scoping import Scopes
 from ombus.client.tail import Event, events
@@ -168,8 +168,9 @@ class Session:
     async def tail(self, after: str | None = None) -> AsyncIterator[Event]:
         """Yield the session's records from ``after`` on (``start``, a position; default: now).
 
-        A connection that breaks is opened again behind the last event; a gap is read again, too,
-        so every record comes once. Ends when the caller stops.
+        A connection that breaks, or a gateway that cannot answer now, is asked again behind the
+        last event; a gap is read again, too, so every record comes once. Ends when the caller
+        stops.
         """
         await self.drain()
         last, pause = after, 0.05
@@ -187,7 +188,7 @@ class Session:
                         last = event.position or last
                         if event.kind == "entry":
                             yield event
-            except Unavailable:
+            except Retryable:
                 pause = min(2 * pause, 5.0)
             await self._client.pause(pause)
 
