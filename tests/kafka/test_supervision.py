@@ -21,11 +21,14 @@ from ombus_schemas.supervision import (
     DelegationStarted,
     SupervisionEvent,
 )
-from ombus_schemas.topics import Topic
+from ombus_schemas.topics import SUPERVISION, TOPIC_BY_NAME, Topic
 from ombus_streams.engine.kafka.connection import Connection
 
+from tests.gateway.sharing import sharing
 from tests.kafka.conftest import Apply
+from tests.kafka.world import make_place
 from tests.supervision.telling import entry_of
+from tests.support.brokers import Service
 
 KEY = b"local/boss"
 OWNER = Ownership(account_id="local")
@@ -37,6 +40,7 @@ activeChildren = 2
 children = ["scout"]
 """
 WITHIN_S = 60.0
+DONE: dict[str, Any] = {"status": "completed", "output": "found"}
 
 
 class Deciding:
@@ -139,3 +143,27 @@ def test_whoever_decides_a_delegation_ends_once_and_answers_everywhere(
         until(lambda: asked.tree(KEY) == tree, "another machine folds the same")
         assert [asked.get(KEY, id) for id in (*ids, fourth)] == answers
         assert asked.summary(KEY) == summary
+
+
+def test_a_gateway_on_kafka_delegates_and_waits(
+    kafka: Service, connection: Connection, apply: Apply, tmp_path: Path
+) -> None:
+    apply([TOPIC_BY_NAME[SUPERVISION]])
+    place = make_place(kafka.address, tmp_path / "data", partitions=1)
+    session = f"boss-{time.time_ns()}"
+    with sharing(place, ("a",), role="projector", toml=TOML) as (gateway,):
+        settings = gateway.gateway.host.desk.settings
+        deciding = Deciding(settings, connection, SUPERVISION, "decider")
+        answer = gateway.post(f"{session}/delegations", {"childId": "scout", "input": "look"})
+        assert answer.status_code == 200, answer.text
+        id = answer.json()["delegationId"]
+        path = f"{session}/delegations/{id}"
+        until(lambda: gateway.get(path).json()["state"] == "admitted", "it is admitted")
+        children = gateway.gateway.delegating.delegations()
+        for kind, said in ((DelegationStarted, {"lease_ms": 60_000}), (DelegationFinished, DONE)):
+            body: Any = kind(child_id="scout", delegation_id=id, epoch=1, **said)
+            children.append([entry_of(body, session, "local")])
+        assert gateway.get(path, waitSeconds=WITHIN_S).json()["output"] == "found"
+        summary = gateway.get(f"{session}/delegations/summary").json()
+        assert summary["children"] == [{"childId": "scout", "attempts": 1, "outcome": "completed"}]
+        deciding.stop()
