@@ -1,4 +1,4 @@
-.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full typescript shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -58,6 +58,11 @@ fuzz-hostile: setup
 API_EXAMPLES ?= 50
 api-fuzz: setup
 	$(BIN)/python -m tests.gateway.api_fuzz --examples $(API_EXAMPLES)
+
+# The TypeScript of the client's guide, run by Node against a gateway.
+typescript: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[typescript]'
+	OMBUS_TEST_REQUIRE_NODE=1 $(BIN)/pytest -q tests/client/test_typescript.py
 
 # The TypeScript of the client's guide, run by Node against a gateway.
 typescript: setup
