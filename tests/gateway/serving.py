@@ -15,6 +15,8 @@ from ombus.gateway.serving import Listening, Server, open_gateway, serve
 from ombus.settings import load_settings
 
 MAX_WAIT_S = 20.0
+MAX_STOP_S = 90.0
+"""Thousands of readers are let go one after the other."""
 
 
 class Running:
@@ -76,5 +78,5 @@ def running(
             yield found
     finally:
         server.should_exit = True
-        thread.join(MAX_WAIT_S)
+        thread.join(MAX_STOP_S)
         assert not thread.is_alive()
