@@ -16,8 +16,8 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final
@@ -38,8 +38,6 @@ from tests.supervision.refold import check_fold, summed
 
 TENANT: Final = "acme"
 OWNER: Final = Ownership(account_id="a", user_id="u")
-LEASE_MS: Final = 500
-ROUND_S: Final = 60.0
 KILLS: Final = 2
 PARENT_STATES: Final = ("asked", "waiting", "answered")
 CHILD_STATES: Final = ("offered", "claimed", "opened", "working", "said", "ended")
@@ -51,7 +49,7 @@ STATES: Final = (
 )
 PROJECT: Final = """
 [supervision.limits]
-timeoutMs = 20_000
+timeoutMs = {timeout_ms}
 [supervision.children.left]
 children = ["below"]
 report = "stream"
@@ -113,18 +111,58 @@ class Deadly(DirectBus):
         return standing
 
 
-def settings_of(folder: Path) -> ProcessSettings:
-    flags: JsonObject = {"data": str(folder / "data"), "tenant": TENANT}
-    return load_settings(flags, {}, [folder / "ombus.toml"])
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run takes place: a data folder of this machine."""
+
+    folder: Path
+    lease_ms: int = 500
+    round_s: float = 60.0
+    timeout_ms: int = 20_000
+    helpers: tuple[str, ...] = ()
+    """Processes that are kept beside the children."""
+
+    def settings(self) -> ProcessSettings:
+        flags: JsonObject = {"data": str(self.folder / "data"), "tenant": TENANT}
+        return load_settings(flags, {}, [self.folder / "ombus.toml"])
+
+    def delegations(self, name: str, *, decides: bool = False) -> Delegations:
+        """Open the delegations for a process of that name."""
+        return Delegations(self.settings(), drives=decides)
+
+    def bus(self, name: str) -> AbstractAsyncContextManager[DirectBus]:
+        return folder_bus(self.settings())
+
+    def help(self, name: str) -> None:
+        """Be one of the helpers until killed."""
+
+    def decider(self, pid_by_name: Mapping[str, int]) -> str | None:
+        """Return which process decides for all of them, if that can be told now."""
+        try:
+            pid = int((self.folder / "data" / "supervision" / "owner.lock").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return next((name for name, each in pid_by_name.items() if each == pid), None)
+
+    def check(self, sessions: Collection[str]) -> Counter[str]:
+        """Compare rows and summaries with the log; return how the delegations ended."""
+        settings = self.settings()
+        asyncio.run(catch_up(settings))
+        with self.delegations("driver") as delegations:
+            for session in sessions:
+                key = session_key(TENANT, session)
+                told = [msgspec.to_builtins(row) for row in delegations.summary(key).children]
+                folded = [msgspec.to_builtins(row) for row in summed(settings.folder, key)]
+                assert [*map(_stated, told)] == [*map(_stated, folded)]
+        return check_fold(settings.folder)
 
 
-def be_child(folder: Path, name: str) -> None:
+def be_child(ground: Ground, name: str) -> None:
     """Serve a child id until killed."""
-    asyncio.run(serve(folder, name))
+    asyncio.run(serve(ground, name))
 
 
-async def serve(folder: Path, name: str) -> None:
-    settings = settings_of(folder)
+async def serve(ground: Ground, name: str) -> None:
+    folder = ground.folder
     armed = Armed(folder, "grandchild" if name == "below" else "child")
 
     async def work(task: ChildTask) -> Done:
@@ -142,11 +180,12 @@ async def serve(folder: Path, name: str) -> None:
         return Done(output=output)
 
     def ask_below(task: ChildTask, how: str) -> str:
-        with Delegations(settings, drives=False) as delegations:
+        place = f"{name}-{task.offer.delegation_id}-{task.offer.epoch}"
+        with ground.delegations(place) as delegations:
             key = session_key(TENANT, task.session_id)
             answer = delegations.delegate(key, request("below", Asked(how=how)), OWNER)
             armed.die("delegated")
-            answer = delegations.wait(key, answer.delegation_id, ROUND_S)
+            answer = delegations.wait(key, answer.delegation_id, ground.round_s)
             return f"{name} over {answer.state}"
 
     def watch(seen: Offer | Ended) -> None:
@@ -154,9 +193,9 @@ async def serve(folder: Path, name: str) -> None:
             with (folder / "ended").open("a") as ended:
                 ended.write(f"{seen.offer.delegation_id} {seen.offer.epoch} {seen.standing}\n")
 
-    async with folder_bus(settings) as bus:
+    async with ground.bus(name) as bus:
         deadly = Deadly(bus, armed)
-        await serve_children(deadly, name, work, slots=4, lease_ms=LEASE_MS, watch=watch)
+        await serve_children(deadly, name, work, slots=4, lease_ms=ground.lease_ms, watch=watch)
 
 
 def request(child_id: str, asked: Asked, on_lost: str = "takeover") -> DelegateRequest:
@@ -170,11 +209,15 @@ def request(child_id: str, asked: Asked, on_lost: str = "takeover") -> DelegateR
     return msgspec.convert(said, DelegateRequest)
 
 
-def be_parent(folder: Path, session: str, plan: Sequence[tuple[str, Asked, str]]) -> None:
+def be_helper(ground: Ground, name: str) -> None:
+    ground.help(name)
+
+
+def be_parent(ground: Ground, session: str, plan: Sequence[tuple[str, Asked, str]]) -> None:
     """Ask both children, wait for both, end what hangs, and write down what was answered."""
-    armed = Armed(folder, "parent")
+    armed = Armed(ground.folder, "parent")
     key = session_key(TENANT, session)
-    with Delegations(settings_of(folder)) as delegations:
+    with ground.delegations("parent", decides=True) as delegations:
         ids: list[str] = []
         for child, asked, on_lost in plan:
             ids.append(
@@ -190,7 +233,7 @@ def be_parent(folder: Path, session: str, plan: Sequence[tuple[str, Asked, str]]
                 answer = delegations.wait(key, delegation, 0.1)
                 armed.die("waiting")
             answers.append(answer)
-        with (folder / "answers").open("ab") as lines:
+        with (ground.folder / "answers").open("ab") as lines:
             lines.write(msgspec.json.encode([session, answers]) + b"\n")
         armed.die("answered")
 
@@ -198,8 +241,9 @@ def be_parent(folder: Path, session: str, plan: Sequence[tuple[str, Asked, str]]
 class House:
     """The processes of one run; those that die are started again."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self._rng = folder, rng
+    def __init__(self, ground: Ground, rng: random.Random) -> None:
+        folder = ground.folder
+        self.ground, self.folder, self._rng = ground, folder, rng
         self._running: dict[str, ForkServerProcess] = {}
         # Each process is forked from one that has imported everything: a start is a few ms.
         self._context = multiprocessing.get_context("forkserver")
@@ -207,16 +251,18 @@ class House:
         self.n_started = 0
         self.hits: Counter[str] = Counter()
         (folder / "armed").mkdir()
-        (folder / "ombus.toml").write_text(PROJECT)
+        project = PROJECT.replace("{timeout_ms}", str(ground.timeout_ms))
+        (folder / "ombus.toml").write_text(project)
         for name in ("hits", "ended", "answers"):
             (folder / name).touch()
 
-    def keep(self, *names: str) -> None:
+    def keep(self) -> None:
         """Start those of the processes that do not run."""
-        for name in names:
+        for name in (*self.ground.helpers, "left", "right", "below"):
             process = self._running.get(name)
             if process is None or process.exitcode is not None:
-                self._start(name, be_child, name)
+                be = be_helper if name in self.ground.helpers else be_child
+                self._start(name, be, name)
 
     def round(self, n: int) -> None:
         """Let a parent have its two children worked for, with kills, until all of it is over."""
@@ -227,14 +273,14 @@ class House:
         ]
         self._arm()
         self._start("parent", be_parent, session, plan)
-        deadline = time.monotonic() + ROUND_S
+        deadline = time.monotonic() + self.ground.round_s
         owner_is_killed = "supervisor.owning" in self._armed()
         while (code := self._running["parent"].exitcode) != 0:
             assert code in (None, -signal.SIGKILL), f"the parent ended with {code}"
             assert time.monotonic() < deadline, f"round {n} is not over: {self._armed()}"
             if code is not None:
                 self._start("parent", be_parent, session, plan)
-            self.keep("left", "right", "below")
+            self.keep()
             if owner_is_killed and self._kill_owner():
                 owner_is_killed = False
             time.sleep(0.02)
@@ -248,10 +294,10 @@ class House:
 
     def _settle(self, session: str, deadline: float) -> None:
         """Return once every delegation of the round is over, the grandchild's included."""
-        with Delegations(settings_of(self.folder), drives=False) as delegations:
+        with self.ground.delegations("driver") as delegations:
             while not all(_is_over(node) for node in _nodes(delegations, session)):
                 assert time.monotonic() < deadline, f"{session} is not over"
-                self.keep("left", "right", "below")
+                self.keep()
                 time.sleep(0.02)
 
     def _arm(self) -> None:
@@ -267,22 +313,23 @@ class House:
 
     def _kill_owner(self) -> bool:
         """Kill whichever of our processes decides for all of them."""
-        try:
-            pid = int((self.folder / "data" / "supervision" / "owner.lock").read_text())
-        except (FileNotFoundError, ValueError):
+        running = {
+            name: process.pid
+            for name, process in self._running.items()
+            if process.exitcode is None and process.pid is not None
+        }
+        name = self.ground.decider(running)
+        if name is None:
             return False
-        for process in self._running.values():
-            if process.pid == pid and process.exitcode is None:
-                process.kill()
-                process.join()
-                (self.folder / "armed" / "supervisor.owning").unlink()
-                with (self.folder / "hits").open("a") as hits:
-                    hits.write("supervisor.owning\n")
-                return True
-        return False
+        self._running[name].kill()
+        self._running[name].join()
+        (self.folder / "armed" / "supervisor.owning").unlink()
+        with (self.folder / "hits").open("a") as hits:
+            hits.write("supervisor.owning\n")
+        return True
 
     def _start(self, name: str, be: Callable[..., None], *arguments: object) -> None:
-        process = self._context.Process(target=_be, args=(be, self.folder, *arguments))
+        process = self._context.Process(target=_be, args=(be, self.ground, *arguments))
         process.start()
         self._running[name] = process
         self.n_started += 1
@@ -294,9 +341,9 @@ class House:
         return self._rng.choice(["takeover", "takeover", "takeover", "fail"])
 
 
-def _be(be: Callable[..., None], folder: Path, *arguments: object) -> None:
+def _be(be: Callable[..., None], ground: Ground, *arguments: object) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    be(folder, *arguments)
+    be(ground, *arguments)
 
 
 def _nodes(delegations: Delegations, session: str) -> list[DelegationAnswer]:
@@ -312,32 +359,28 @@ def _is_over(answer: DelegationAnswer) -> bool:
     return answer.is_over
 
 
-def check(folder: Path) -> Counter[str]:
+def check(ground: Ground) -> Counter[str]:
     """Compare what the processes saw with the log; return how the delegations ended.
 
     Raises:
         AssertionError: one ended twice or never, a slot leaks, or an answer changed.
     """
-    settings = settings_of(folder)
-    asyncio.run(catch_up(settings))
     seen: dict[str, DelegationAnswer] = {}
-    with Delegations(settings, drives=False) as delegations:
-        for line in (folder / "answers").read_text().splitlines():
+    sessions: dict[str, None] = {}
+    with ground.delegations("driver") as delegations:
+        for line in (ground.folder / "answers").read_text().splitlines():
             session, answers = msgspec.json.decode(line, type=tuple[str, list[DelegationAnswer]])
+            sessions[session] = None
             for answer in answers:
                 again = delegations.wait(session_key(TENANT, session), answer.delegation_id, 0)
                 assert again == answer == seen.setdefault(answer.delegation_id, answer)
-            key = session_key(TENANT, session)
-            told = [msgspec.to_builtins(row) for row in delegations.summary(key).children]
-            folded = [msgspec.to_builtins(row) for row in summed(settings.folder, key)]
-            assert [*map(_stated, told)] == [*map(_stated, folded)], "a summary is not the log's"
     finished = Counter[str]()
-    for line in (folder / "ended").read_text().splitlines():
+    for line in (ground.folder / "ended").read_text().splitlines():
         delegation, _, standing = line.split()
         finished[delegation] += standing == "finished"
     # A process may be killed before it says so; no two ever say it.
     assert max(finished.values(), default=0) <= 1, "two children were told that they succeeded"
-    return check_fold(settings.folder)
+    return ground.check(sessions)
 
 
 async def catch_up(settings: ProcessSettings) -> None:
@@ -356,19 +399,19 @@ def _stated(row: JsonObject) -> JsonObject:
     return {name: value for name, value in row.items() if value}
 
 
-def chaos(rounds: int, seed: int, least: int) -> str:
+def chaos(rounds: int, seed: int, least: int, ground: Ground | None = None) -> str:
     """Run the rounds and return the line that says what happened."""
     began = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="ombus-chaos-"))
-    house = House(folder, random.Random(seed))
+    ground = ground or Ground(folder=Path(tempfile.mkdtemp(prefix="ombus-chaos-")))
+    house = House(ground, random.Random(seed))
     try:
         for n in range(rounds):
             house.round(n)
     finally:
         house.end()
-    hits = Counter((folder / "hits").read_text().split())
-    ends = check(folder)
-    shutil.rmtree(folder)
+    hits = Counter((ground.folder / "hits").read_text().split())
+    ends = check(ground)
+    shutil.rmtree(ground.folder)
     rarest = min(STATES, key=lambda state: hits[state])
     assert hits[rarest] >= least, f"{rarest} was hit {hits[rarest]} times, {least} are wanted"
     counts = ", ".join(f"{state} {hits[state]}" for state in STATES)
