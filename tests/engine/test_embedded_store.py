@@ -239,13 +239,15 @@ def test_a_long_value_leaves_with_its_row_and_none_is_lost(tmp_path: Path) -> No
     """Long values lie beside their rows: whatever happens to a row happens to its body."""
     file = StateFile(tmp_path)
     store = file.store(0)
-    rows = {number.to_bytes(2, "big"): bytes([number % 251]) * number for number in range(300)}
+    rows = {
+        number.to_bytes(2, "big"): bytes([number % 251]) * (4 * number) for number in range(300)
+    }
     store.commit(rows, None, at(1))
     assert dict(store.scan(b"")) == rows
     assert store.get_many([*rows]) == rows
 
     changed: dict[bytes, bytes | None] = {key: b"short" for key in [*rows][250:260]}
-    changed |= {key: b"long" * 100 for key in [*rows][120:290:10]}
+    changed |= {key: b"long" * 200 for key in [*rows][120:290:10]}
     changed |= dict.fromkeys([*rows][260:270])
     store.commit(changed, at(1), at(2))
     rows |= {key: value for key, value in changed.items() if value is not None}

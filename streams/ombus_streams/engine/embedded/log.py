@@ -28,7 +28,7 @@ from ombus_streams.engine.embedded.database import (
 )
 from ombus_streams.engine.embedded.errors import OtherLog, StorageCorrupt
 from ombus_streams.engine.embedded.group import GroupCommit
-from ombus_streams.engine.embedded.packed import pack, unpacked_later
+from ombus_streams.engine.embedded.packed import PackedHeaders, pack
 from ombus_streams.engine.partitioner import partition_of
 from ombus_streams.runtime.ports import Clock, Draft, LogRecord, Position
 from ombus_streams.runtime.tracing import UNTRACED, Tracer
@@ -286,7 +286,7 @@ def _record(
         offset=offset,
         key=key,
         value=value,
-        headers=unpacked_later(headers),
+        headers=PackedHeaders(headers) if headers else (),
         at_ms=at_ms,
     )
 

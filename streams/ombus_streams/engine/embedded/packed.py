@@ -16,13 +16,8 @@ def pack(headers: Sequence[Header]) -> bytes | None:
     return _encode(tuple(headers)) if headers else None
 
 
-def unpacked_later(packed: bytes | None) -> Sequence[Header]:
-    """Return the headers that ``pack`` was given."""
-    return PackedHeaders(packed) if packed else ()
-
-
 class PackedHeaders(Sequence[Header]):
-    """A tuple of headers in all but haste."""
+    """What ``pack`` was given, a tuple in all but haste."""
 
     __slots__ = ("_packed",)
 

@@ -164,7 +164,7 @@ class SqliteStore:
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         for start in range(0, len(keys), _MANY):
-            asked = [*keys[start : start + _MANY]]
+            asked = [*map(bytearray, keys[start : start + _MANY])]  # see ``write_rows``
             asked += asked[-1:] * (_MANY - len(asked))
             found.update(self._file.read(self, _GET_MANY, self.partition, *asked))
         return found
