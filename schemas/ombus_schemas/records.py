@@ -27,7 +27,7 @@ RELEVANCES: Final[tuple[Relevance, ...]] = ("low", "medium", "high", "critical")
 _MEMORY_ID: Final = re.compile(r"[a-f0-9]{12}")
 
 
-class Observation(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+class Observation(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc=False):
     """One fact with its sources."""
 
     id: str
@@ -40,7 +40,7 @@ class Observation(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """Fields of another release, kept."""
 
 
-class Reflection(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+class Reflection(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc=False):
     """One line over several observations."""
 
     id: str

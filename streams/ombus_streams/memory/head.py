@@ -203,7 +203,7 @@ ItemState = Literal["visible", "trimmed", "dropped", "hidden", "invalidated"]
 """Trimmed: active, but not in the last compaction's payload. Hidden: a reflection under a drop."""
 
 
-class ItemRow(msgspec.Struct, array_like=True, frozen=True):
+class ItemRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One item of one leaf; the number in its key gives ledger order."""
 
     state: ItemState
@@ -214,19 +214,19 @@ class ItemRow(msgspec.Struct, array_like=True, frozen=True):
     scope_id: str | None
 
 
-class ObservationRow(ItemRow, array_like=True, frozen=True):
+class ObservationRow(ItemRow, array_like=True, frozen=True, gc=False):
     """An observation."""
 
     item: Observation
 
 
-class ReflectionRow(ItemRow, array_like=True, frozen=True):
+class ReflectionRow(ItemRow, array_like=True, frozen=True, gc=False):
     """A reflection."""
 
     item: Reflection
 
 
-class NameRow(msgspec.Struct, array_like=True, frozen=True):
+class NameRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What one leaf knows of a memory id, which may name an observation, a reflection, or both."""
 
     observation: int = 0

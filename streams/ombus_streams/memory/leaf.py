@@ -66,12 +66,12 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 def step(session: Session, leaf: LeafHead, item: Item) -> None:
     """Fold the next entry of the leaf's view."""
-    entry = item.entry
+    entry, tokens = item.entry, item.row.tokens
     if not item.row.side:
-        leaf.chain_tokens += item.row.tokens
+        leaf.chain_tokens += tokens
         if entry.message is not None and is_eligible(entry):
             leaf.n_pending += 1
-            leaf.pending_tokens += item.row.tokens
+            leaf.pending_tokens += tokens
             if entry.origin != "other_session":
                 leaf.given_ordinal = item.ordinal
             if entry.message.role == "user" and entry.origin in (None, "human"):

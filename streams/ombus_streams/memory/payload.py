@@ -60,15 +60,24 @@ def bound(
     total = item_tokens(observations)
     full_fold = total > max_tokens
     twins = _twins(observations)
-    sizes = list(map(_json_bytes, observations))
-    n_kept, kept_bytes, is_gone = len(observations), sum(sizes), bytearray(len(observations))
+    n_kept, is_gone = len(observations), bytearray(len(observations))
+    order = removal_order(observations)
+    n_given_up = 0
+    while n_kept and total > max_tokens:  # what goes here is never weighed in bytes
+        place = order[n_given_up]
+        n_given_up += 1
+        for gone in twins.get(observations[place].id, (place,)):
+            n_kept -= not is_gone[gone]
+            is_gone[gone] = True
+        total = total - observations[place].token_count
+    sizes = {at: _json_bytes(observations[at]) for at, gone in enumerate(is_gone) if not gone}
+    kept_bytes = sum(sizes.values())
     frame_bytes = {
         flag: utf8_length(json_text(folded_json(flag, (), reflections, dropped_ids)))
         for flag in (False, True)
     }
-    full_frame_bytes = frame_bytes[True]
     size = frame_bytes[full_fold] + kept_bytes + max(0, n_kept - 1)
-    for place in removal_order(observations):
+    for place in order[n_given_up:]:
         if not n_kept or (total <= max_tokens and size <= max_bytes):
             break
         for gone in twins.get(observations[place].id, (place,)):
@@ -78,7 +87,7 @@ def bound(
                 kept_bytes -= sizes[gone]
         total = total - observations[place].token_count
         full_fold = True
-        size = full_frame_bytes + kept_bytes + (n_kept - 1 if n_kept else 0)
+        size = frame_bytes[True] + kept_bytes + max(0, n_kept - 1)
     if size > max_bytes:
         raise SizeExceeded("folded payload", max_bytes, size)
     return Bounded(

@@ -50,7 +50,7 @@ class MemoryRows:
 
     def put(self, key: bytes, value: bytes) -> None:
         if key not in self._rows:
-            self._keys.add(key)
+            self._keys.fresh.append(key)
         self._rows[key] = value
 
     def delete(self, key: bytes) -> None:
@@ -96,12 +96,12 @@ class Overlay:
 
     def put(self, key: bytes, value: bytes) -> None:
         if key not in self._changes:
-            self._keys.add(key)
+            self._keys.fresh.append(key)
         self._changes[key] = value
 
     def delete(self, key: bytes) -> None:
         if key not in self._changes:
-            self._keys.add(key)
+            self._keys.fresh.append(key)
         self._changes[key] = None
 
     def clear(self) -> None:
@@ -122,6 +122,10 @@ class Overlay:
         stored = self.under.scan(prefix, start, reverse)
         row = next(stored, None)
         last: bytes | None = None
+        while row is not None and not changes:
+            last = row[0]
+            yield row
+            row = next(stored, None)
         while True:
             key = self._keys.next(prefix, start, last, reverse) if changes else None
             if row is not None and (key is None or (row[0] > key if reverse else row[0] < key)):
@@ -148,11 +152,8 @@ class _SortedKeys:
 
     def __init__(self, keys: Mapping[bytes, bytes] | tuple[bytes, ...]) -> None:
         self._sorted = sorted(keys)
-        self._fresh: list[bytes] = []
-
-    def add(self, key: bytes) -> None:
-        """Add a key that is not there."""
-        self._fresh.append(key)
+        self.fresh: list[bytes] = []
+        """Keys that are new since the last look: none of them was there."""
 
     def remove(self, key: bytes) -> None:
         """Remove a key that is there."""
@@ -182,7 +183,7 @@ class _SortedKeys:
         return found if found is not None and found.startswith(prefix) else None
 
     def _settled(self) -> list[bytes]:
-        fresh, keys = self._fresh, self._sorted
+        fresh, keys = self.fresh, self._sorted
         if fresh:
             if len(fresh) * _FEW > len(keys):
                 keys.extend(fresh)

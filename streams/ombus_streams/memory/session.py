@@ -121,7 +121,9 @@ class Session:
         return leaves, head_changed
 
     def place_of(self, entry_id: str) -> IdRow | None:
-        return self.read(keys.entry_id(self.prefix, entry_id), IdRow)
+        key = keys.entry_id(self.prefix, entry_id)
+        value = self.rows.get(key)
+        return None if value is None else _decoded(key, value, IdRow)
 
     def row_at(self, place: IdRow) -> EntryRow | None:
         """Return the stored entry of an attached id."""

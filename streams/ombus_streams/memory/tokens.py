@@ -16,6 +16,8 @@ from ombus_streams.memory.serialize import entry_json
 ESTIMATOR: Final = "chars4/1"
 """Names this rule in ``producedBy``; another rule is another name."""
 
+_encode: Final = msgspec.json.Encoder().encode
+
 
 def text_tokens(text: str) -> int:
     """Return the estimate for ``text``: its UTF-16 length over four, rounded up."""
@@ -26,7 +28,7 @@ def message_tokens(message: Message) -> int:
     """Return the sum over the blocks, each rounded up; role, id and metadata weigh nothing."""
     total = 0
     for block in message.content:
-        total -= -_units(block) // 4
+        total -= -_object_units(block) // 4
     return total
 
 
@@ -59,25 +61,29 @@ def _units(value: JsonValue) -> int:
     if isinstance(value, str):
         return _string_units(value)
     if isinstance(value, dict):
-        for item in value.values():
-            if type(item) is not str:
-                break
-        else:
-            return _plain_units(value)
-        # braces, a colon to each key and a comma between two members
-        frame = 1 + 2 * len(value) if value else 2
-        return frame + sum(_string_units(key) + _units(item) for key, item in value.items())
+        return _object_units(value)
     if isinstance(value, list):
         frame = 1 + len(value) if value else 2
         return frame + sum(map(_units, value))
     return len(json_text(value))
 
 
+def _object_units(value: JsonObject) -> int:
+    for item in value.values():
+        if type(item) is not str:
+            break
+    else:
+        return _plain_units(value)
+    # braces, a colon to each key and a comma between two members
+    frame = 1 + 2 * len(value) if value else 2
+    return frame + sum(_string_units(key) + _units(item) for key, item in value.items())
+
+
 def _plain_units(value: JsonObject) -> int:
     """Return the length for members that are all strings: there msgspec writes what JSON.stringify
     does, but for the order of members."""
     try:
-        raw = msgspec.json.encode(value)
+        raw = _encode(value)
     except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
         return utf16_length(json_text(value))
     return len(raw) if raw.isascii() else utf16_length(raw.decode())
@@ -85,7 +91,7 @@ def _plain_units(value: JsonObject) -> int:
 
 def _string_units(text: str) -> int:
     try:
-        raw = msgspec.json.encode(text)
+        raw = _encode(text)
     except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
         return utf16_length(json_text(text))
     return len(raw) if text.isascii() else utf16_length(raw.decode())

@@ -26,6 +26,7 @@ from ombus_streams.memory.head import (
 )
 from ombus_streams.memory.items import invalidate, invalidate_leaf
 from ombus_streams.memory.leaf import Item, step
+from ombus_streams.memory.parking import park, unpark, waiting_for
 from ombus_streams.memory.session import Session, is_on, view
 from ombus_streams.memory.tokens import entry_tokens
 
@@ -50,7 +51,7 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
     if known is not None:
         return _again(session, known, entry)
     head.arrivals += 1
-    head.at_ms = at_ms = max(at_ms, head.at_ms)
+    head.at_ms = at_ms = at_ms if at_ms > head.at_ms else head.at_ms
     match entry.data_type if entry.data is not None else "":
         case "om.sources.invalidated":
             row = invalidate(session, entry)
@@ -58,13 +59,15 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
                 session.emissions += funnel.follow(session, row, entry.timestamp)
         case "om.sources.linked":
             session.emissions += funnel.link(session, entry)
-    parent = _parent_of(session, entry)
-    if parent is None:
-        _park(session, entry, value, at_ms)
-        outcome: Outcome = "parked"
-    else:
+    outcome: Outcome = "attached"
+    leaf = session.leaves.get(head.default_segment)
+    if leaf is not None and not head.n_parked and _follows(entry, leaf):
+        _extend(session, leaf, entry, value, at_ms, orphan=False)
+    elif (parent := _parent_of(session, entry)) is not None:
         _attach_all(session, entry, value, at_ms, parent, orphan=False)
-        outcome = "attached"
+    else:
+        park(session, entry, value, at_ms)
+        outcome = "parked"
     while head.oldest_parked and head.arrivals - head.oldest_parked >= PARKED_FOR:
         _give_up(session, head.oldest_parked)
     return outcome
@@ -151,32 +154,9 @@ def _parent_of(session: Session, entry: Entry) -> IdRow | None:
             return None
 
 
-def _park(session: Session, entry: Entry, value: bytes, at_ms: int) -> None:
-    head, prefix = session.head, session.prefix
-    arrival, parent = head.arrivals, entry.parent or ""
-    session.write(keys.parked(prefix, arrival), ParkedRow(parent, at_ms, value))
-    session.write(keys.entry_id(prefix, entry.id), IdRow("parked", TRUNK, arrival))
-    session.rows.put(keys.waiting(prefix, parent, arrival), b"")
-    head.n_parked += 1
-    head.oldest_parked = head.oldest_parked or arrival
-
-
-def _unpark(session: Session, arrival: int) -> ParkedRow:
-    head, prefix = session.head, session.prefix
-    row = session.read(keys.parked(prefix, arrival), ParkedRow)
-    assert row is not None
-    session.rows.delete(keys.parked(prefix, arrival))
-    session.rows.delete(keys.waiting(prefix, row.parent, arrival))
-    head.n_parked -= 1
-    if arrival == head.oldest_parked:
-        left = next(iter(session.rows.scan(keys.all_parked(prefix))), None)
-        head.oldest_parked = 0 if left is None else keys.number_at_end(left[0])
-    return row
-
-
 def _give_up(session: Session, arrival: int) -> None:
     """Make a parked entry a root for ever, or leave a side record out."""
-    row = _unpark(session, arrival)
+    row = unpark(session, arrival)
     entry = decode(row.value)
     if entry.side:
         session.head.n_left_out += 1
@@ -194,54 +174,65 @@ def _attach_all(
     _attach(session, entry, value, at_ms, parent, orphan=orphan)
     if not session.head.n_parked:
         return
-    this_pass = _waiting_for(session, entry.id)
+    this_pass = waiting_for(session, entry.id)
     next_pass: list[int] = []
     while this_pass or next_pass:
         if not this_pass:
             this_pass, next_pass = next_pass, []
         arrival = heapq.heappop(this_pass)
-        row = _unpark(session, arrival)
+        row = unpark(session, arrival)
         child = decode(row.value)
         place = _parent_of(session, child)
         assert place is not None
         _attach(session, child, row.value, row.at_ms, place, orphan=orphan)
-        for waiting in _waiting_for(session, child.id):
+        for waiting in waiting_for(session, child.id):
             heapq.heappush(this_pass if waiting > arrival else next_pass, waiting)
-
-
-def _waiting_for(session: Session, entry_id: str) -> list[int]:
-    rows = session.rows.scan(keys.waiting(session.prefix, entry_id))
-    return [keys.number_at_end(key) for key, _ in rows]
 
 
 def _attach(
     session: Session, entry: Entry, value: bytes, at_ms: int, parent: IdRow, *, orphan: bool
 ) -> None:
+    if not entry.side:
+        leaf = _leaf_for(session, entry, parent)
+        _extend(session, leaf, entry, value, at_ms, orphan=orphan)
+        return
     head, prefix = session.head, session.prefix
     ordinal = head.next_ordinal
     head.next_ordinal += 1
-    tokens = entry_tokens(entry)
-    if entry.side:
-        place = IdRow("side", parent.segment, ordinal, parent.segment, parent.ordinal)
-        row = EntryRow(parent.ordinal, tokens, at_ms, True, value)
-        session.write(keys.side(prefix, parent.segment, parent.ordinal, ordinal), row)
-        session.write(keys.entry_id(prefix, entry.id), place)
-        item = Item(ordinal, row, entry)
-        for segment in session.segments():
-            leaf = session.leaf(segment)
-            if not leaf.conflict and is_on(leaf.lineage, parent.segment, parent.ordinal):
-                step(session, leaf, item)
-        return
-    leaf = _leaf_for(session, entry, parent)
-    row = EntryRow(ordinal, tokens, at_ms, False, value)
+    place = IdRow("side", parent.segment, ordinal, parent.segment, parent.ordinal)
+    row = EntryRow(parent.ordinal, entry_tokens(entry), at_ms, True, value)
+    session.write(keys.side(prefix, parent.segment, parent.ordinal, ordinal), row)
+    session.write(keys.entry_id(prefix, entry.id), place)
+    item = Item(ordinal, row, entry)
+    for segment in session.segments():
+        leaf = session.leaf(segment)
+        if not leaf.conflict and is_on(leaf.lineage, parent.segment, parent.ordinal):
+            step(session, leaf, item)
+
+
+def _follows(entry: Entry, leaf: LeafHead) -> bool:
+    """Say whether an entry goes on where the leaf ends, as nearly all do, and claims nothing."""
+    is_plain = not entry.side and entry.expected_leaf is None
+    return is_plain and entry.parent_id == leaf.tip_id and not leaf.conflict
+
+
+def _extend(
+    session: Session, leaf: LeafHead, entry: Entry, value: bytes, at_ms: int, *, orphan: bool
+) -> None:
+    """Attach a chain entry at the end of a leaf."""
+    head, prefix = session.head, session.prefix
+    ordinal = head.next_ordinal
+    head.next_ordinal += 1
+    row = EntryRow(ordinal, entry_tokens(entry), at_ms, False, value)
     session.write(keys.entry(prefix, leaf.segment, ordinal), row)
     place = IdRow("chain", leaf.segment, ordinal, leaf.segment, ordinal, leaf.conflict)
     session.write(keys.entry_id(prefix, entry.id), place)
     leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
-    leaf.at_ms = max(leaf.at_ms, at_ms)
-    session.changed(leaf)
+    if at_ms > leaf.at_ms:
+        leaf.at_ms = at_ms
     if leaf.conflict:
         head.n_conflicts += 1
+        session.changed(leaf)
         return
     step(session, leaf, Item(ordinal, row, entry))
     if not orphan:

@@ -6,7 +6,7 @@ fails leaves nothing behind: cached sessions are dropped and the row is read aga
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -92,16 +92,13 @@ class Processor:
         """
         if not records:
             return Batch(n_records=0, n_dead_letters=0, sessions=())
-        touched: dict[bytes, Session] = {}
         outbox: list[bytes] = []
         try:
             decoded = [_decoded(record) for record in records]
-            self._expect(records, decoded)
+            touched = self._open(records, decoded)
             for record, entry in zip(records, decoded, strict=True):
-                error = entry
-                if isinstance(entry, Entry):
-                    error = self._fold_one(record, entry, touched)
-                if isinstance(error, BadRecord) and self._emits:
+                error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
+                if error is not None and self._emits:
                     outbox.append(emission(record, self._topic, error, self._secrets))
             n_dead_letters = len(outbox)
             for session in touched.values():
@@ -146,34 +143,29 @@ class Processor:
         self._rows.clear()
         self._position = self._start()
 
-    def _expect(
+    def _open(
         self, records: Sequence[LogRecord], decoded: Sequence[Entry | BadRecord | None]
-    ) -> None:
-        """Read the places of the batch's ids at once: nearly all of them are new."""
+    ) -> dict[bytes, Session]:
+        """Return the batch's sessions, in the order they first come.
+
+        The places of the batch's ids are read at once: nearly all of them are new.
+        """
+        opened: dict[bytes, Session] = {}
         stored: list[bytes] = []
         absent: list[bytes] = []
-        opened: dict[bytes, Session] = {}
         for record, entry in zip(records, decoded, strict=True):
-            if isinstance(entry, Entry) and record.key is not None:
+            if isinstance(entry, Entry):
+                assert record.key is not None
                 session = opened.get(record.key)
                 if session is None:
                     session = opened[record.key] = self.session(record.key)
                 place = keys.entry_id(session.prefix, entry.id)
                 (absent if session.is_new else stored).append(place)
-        found = self.store.get_many(stored) if stored else {}
-        self._rows.expect({key: found.get(key) for key in (*absent, *stored)})
-
-    def _fold_one(
-        self, record: LogRecord, entry: Entry, touched: dict[bytes, Session]
-    ) -> BadRecord | None:
-        assert record.key is not None
-        assert record.value is not None
-        session = touched.get(record.key)
-        if session is None:
-            session = touched[record.key] = self.session(record.key)
-        if fold(session, entry, record.value, record.at_ms) == "refused":
-            return BadRecord("id", "the session holds another entry with this id")
-        return None
+        expected: dict[bytes, bytes | None] = dict.fromkeys((*absent, *stored))
+        if stored:
+            expected.update(self.store.get_many(stored))
+        self._rows.expect(expected)
+        return opened
 
     def _after(self, last: LogRecord) -> PositionRow:
         return PositionRow(
@@ -226,6 +218,17 @@ class Processor:
             self.store.wipe()
             return None
         return row
+
+
+def _fold_one(
+    record: LogRecord, entry: Entry, sessions: Mapping[bytes, Session]
+) -> BadRecord | None:
+    assert record.key is not None
+    assert record.value is not None
+    session = sessions[record.key]
+    if fold(session, entry, record.value, record.at_ms) == "refused":
+        return BadRecord("id", "the session holds another entry with this id")
+    return None
 
 
 def _decoded(record: LogRecord) -> Entry | BadRecord | None:
