@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ombus_schemas.entries import Ownership
 from ombus_schemas.ids import session_key
 from ombus_schemas.supervision import (
     ChildFailed,
@@ -33,7 +32,7 @@ HOST: Final = HostPolicy(
     },
     limits={**DEFAULT, "activeChildren": 2},
 )
-OWNER: Final = Ownership(account_id="acme")
+SECRET: Final = "correct-horse-battery"
 Result = TypeVar("Result")
 
 
@@ -64,7 +63,7 @@ class Office:
 
     def _opened(self) -> Supervision:
         made = Supervision(
-            self.folder, self.clock, self._host, self._hooks, _unchanged, partitions=2
+            self.folder, self.clock, self._host, self._hooks, _redacted, partitions=2
         )
         assert made.own()
         return made
@@ -132,5 +131,5 @@ class Office:
         return self.supervision.step()
 
 
-def _unchanged(text: str) -> str:
-    return text
+def _redacted(text: str) -> str:
+    return text.replace(SECRET, "[REDACTED]")

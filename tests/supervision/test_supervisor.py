@@ -12,7 +12,7 @@ from ombus_streams.supervision.handle import Handle, child_session_id
 from ombus_streams.supervision.parent import claimable, handles_of
 from ombus_streams.supervision.summary import ChildSummary, summary
 
-from tests.supervision.office import HOST, Office
+from tests.supervision.office import HOST, SECRET, Office
 from tests.supervision.refold import check_fold
 from tests.supervision.refold import summed as summed_anew
 from tests.supervision.telling import PARENT, TENANT, entry_of, request
@@ -27,7 +27,9 @@ def before(asked: JsonObject) -> object:
     """Say what the input asks for, as a host's function would."""
     match asked["input"]:
         case "deny":
-            return {"allow": False, "reason": "not today"}
+            return {"allow": False, "reason": f"not today: {SECRET}"}
+        case "tell":
+            return {"input": f"use {SECRET}"}
         case "raise":
             raise RuntimeError("broken")
         case "lower":
@@ -197,6 +199,17 @@ def test_a_hook_may_deny_lower_and_replace_and_a_broken_one_denies(open_office: 
     assert summed(office)["scout"] == ChildSummary(
         child_id="scout", attempts=3, retries=0, failures=0, failure_radius=0, outcome="rejected"
     )
+
+
+def test_what_a_hook_says_gets_onto_the_log_without_secrets(
+    open_office: Open, tmp_path: Path
+) -> None:
+    office = open_office(HostHooks(BEFORE, None))
+    assert office.handle(office.ask(1, input="tell")).input == "use [REDACTED]"
+    office.ask(2, input="deny")
+    raw = b"".join(path.read_bytes() for path in (tmp_path / "supervision").glob("log.db*"))
+    assert b"not today: [REDACTED]" in raw
+    assert SECRET.encode() not in raw
 
 
 def test_the_hook_after_is_told_every_end_also_after_a_restart(open_office: Open) -> None:

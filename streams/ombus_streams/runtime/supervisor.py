@@ -194,7 +194,10 @@ class Supervisor:
         if isinstance(grant, Grant) and self._hooks.has_before:
             said = await self._hooks.before(key, handle, grant)
             grant = approved(handle, grant, said)
-            if isinstance(grant, Grant) and grant.input is not None:
+            # What the host's function says is on the log as any text is: without secrets.
+            if isinstance(grant, Denial):
+                return msgspec.structs.replace(grant, detail=self._redact(grant.detail))
+            if grant.input is not None:
                 grant = msgspec.structs.replace(grant, input=self._redact(grant.input))
         return grant if isinstance(grant, Denial) else slotted(grant, n_live)
 

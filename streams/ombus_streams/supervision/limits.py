@@ -59,9 +59,9 @@ def host_limits(said: Limits) -> dict[str, int]:
 
 
 def lowered(limits: Limits, *others: Limits) -> dict[str, int]:
-    """Return the element-wise minimum; names that ``limits`` lacks and zeros are passed over."""
+    """Return the element-wise minimum; what ``limits`` lacks, or is below one, is passed over."""
     return {
-        name: min([limit, *(other[name] for other in others if other.get(name))])
+        name: min([limit, *(other[name] for other in others if other.get(name, 0) > 0)])
         for name, limit in limits.items()
     }
 
