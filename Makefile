@@ -1,4 +1,4 @@
-.PHONY: chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full typescript shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: supervision-chaos-kafka chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -58,11 +58,6 @@ fuzz-hostile: setup
 API_EXAMPLES ?= 50
 api-fuzz: setup
 	$(BIN)/python -m tests.gateway.api_fuzz --examples $(API_EXAMPLES)
-
-# The TypeScript of the client's guide, run by Node against a gateway.
-typescript: setup
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[typescript]'
-	OMBUS_TEST_REQUIRE_NODE=1 $(BIN)/pytest -q tests/client/test_typescript.py
 
 # The TypeScript of the client's guide, run by Node against a gateway.
 typescript: setup
@@ -145,6 +140,10 @@ chaos-models: setup
 # A parent, two children and a grandchild as processes, killed at named states; each state 20 times.
 supervision-chaos: setup
 	$(BIN)/python -c "import tests.supervision.chaos as it; it.main()" --rounds $(ROUNDS)
+
+# The same on Kafka, with two supervisors; about ten minutes.
+supervision-chaos-kafka: setup
+	OMBUS_TEST_CHAOS_KAFKA_ROUNDS=15 $(BIN)/pytest -q -s --require kafka tests/supervision/test_child_chaos_kafka.py
 
 # 32 parents with 32 children each, ten events a second offered by each for 60 seconds of log time.
 supervision-load: setup

@@ -10,6 +10,7 @@ from ombus_schemas.topics import SUPERVISION
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory.rows import MemoryRows
+from ombus_streams.runtime.ports import EntryLog
 from ombus_streams.supervision.handle import Handle
 from ombus_streams.supervision.parent import (
     FOLD_VERSION,
@@ -36,7 +37,7 @@ def check_fold(folder: Path) -> Counter[str]:
         ends: Counter[str] = Counter()
         fresh = {each: MemoryRows() for each in range(log.partitions)}
         for partition, rows in fresh.items():
-            ends += _fold_all(log, partition, rows)
+            ends += fold_all(log, partition, rows)
         for partition, rows in fresh.items():
             with state.snapshot(partition) as stored:
                 kept = dict(stored.scan(b""))
@@ -63,15 +64,16 @@ def summed(folder: Path, key: bytes) -> tuple[ChildSummary, ...]:
 
     try:
         for partition, rows in fresh.items():
-            _fold_all(log, partition, rows, all_over=False)
+            fold_all(log, partition, rows, all_over=False)
         return summary(parent_of(fresh[log.partition_of(key)], key), children)
     finally:
         log.close()
 
 
-def _fold_all(
-    log: SqliteLog, partition: int, rows: MemoryRows, *, all_over: bool = True
+def fold_all(
+    log: EntryLog, partition: int, rows: MemoryRows, *, all_over: bool = True
 ) -> Counter[str]:
+    """Fold a partition into ``rows``; return how its delegations ended, each by one event."""
     ends: Counter[str] = Counter()
     offset = 0
     while page := log.read(partition, offset, 500):
