@@ -5,8 +5,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ombus_schemas.api import Api, OwnId
-from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.entries import Entry
 from ombus_schemas.limits import MAX_PRINCIPALS
+from ombus_schemas.records import Observation, Reflection
 from ombus_schemas.scope_api import ScopeId
 
 SessionId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -74,10 +75,10 @@ class ShareAnswer(Api, frozen=True, kw_only=True):
     """What the default leaf of a session holds of one scope, for the gateway of a reader."""
 
     opening_id: str | None = None
-    observations: tuple[JsonObject, ...] = ()
-    reflections: tuple[JsonObject, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    reflections: tuple[Reflection, ...] = ()
     refs: tuple[str, ...] = ()
     dropped_ids: tuple[str, ...] = ()
     pruned_ids: tuple[str, ...] = ()
-    entries: tuple[JsonObject, ...] = ()
+    entries: tuple[Entry, ...] = ()
     """The sources of the one memory that was asked for."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ombus_schemas import api, child_api, delegating, scope_api
+from ombus_schemas import api, child_api, delegating, grant_api, scope_api
 from ombus_schemas.api import ApiRole
 from ombus_schemas.jsontext import JsonObject
 
@@ -92,6 +92,60 @@ class TailEvent(api.Api, frozen=True, kw_only=True):
 
 _DELEGATIONS: Final = SESSION + "/delegations"
 _DELEGATE: Final[frozenset[ApiRole]] = frozenset({"publisher", "supervisor", "operator"})
+
+SHARING: Final = (
+    Route(
+        name="scope_grant",
+        method="POST",
+        path=SESSION + "/scopes/grant",
+        meaning="Let other sessions read what is bound to a scope",
+        roles=_PUBLISH,
+        answer=grant_api.GrantAnswer,
+        body=grant_api.GrantRequest,
+    ),
+    Route(
+        name="scope_revoke",
+        method="POST",
+        path=SESSION + "/scopes/revoke",
+        meaning="Let them read it no longer, from the very next read on",
+        roles=_PUBLISH,
+        answer=grant_api.GrantAnswer,
+        body=grant_api.GrantRequest,
+    ),
+    Route(
+        name="scope_grants",
+        method="GET",
+        path=SESSION + "/scopes/grants",
+        meaning="List who may read which scope",
+        roles=_READERS,
+        answer=grant_api.GrantsAnswer,
+    ),
+    Route(
+        name="scope_access",
+        method="GET",
+        path=SESSION + "/scopes/access",
+        meaning="List this gateway's last decisions over scopes the session owns or reads",
+        roles=_READERS,
+        answer=grant_api.AccessAnswer,
+        params=(
+            Param("scope", "string", "Only this one."),
+            Param("limit", "integer", "At most so many, 100 if not given.", 1),
+        ),
+    ),
+    Route(
+        name="scope_share",
+        method="GET",
+        path=SESSION + "/scopes/share",
+        meaning="Return what the default leaf holds of a scope, for the gateway of a reader",
+        roles=_READERS,
+        answer=grant_api.ShareAnswer,
+        params=(
+            Param("scope", "string", "The scope.", required=True),
+            Param("memory", "string", "Also the sources of this memory."),
+        ),
+    ),
+)
+"""Shared scopes: who may read, and who has."""
 
 DELEGATING: Final = (
     Route(
@@ -213,6 +267,7 @@ CHILDREN: Final = (
 ROUTES: Final = (
     *DELEGATING,
     *CHILDREN,
+    *SHARING,
     Route(
         name="sessions",
         method="GET",
@@ -425,6 +480,7 @@ STATUS_BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "bad_request": (400, "The request cannot be read"),
     "bad_position": (400, "That is no position of this session"),
     "unauthorized": (401, "A valid token is needed"),
+    "not_the_owner": (403, "Somebody else owns the grants of this session"),
     "not_found": (404, "There is nothing here, or nothing for you"),
     "no_leaf": (404, "The session has no such leaf"),
     "method_not_allowed": (405, "This cannot be done here"),

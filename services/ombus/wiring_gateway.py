@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock
 
@@ -46,6 +46,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """It folds what others own, too, to answer for them when they do not."""
     topic: str = ENTRIES
     dead_letters: str = DEAD_LETTERS
+    grants: str = GRANTS
 
 
 def open_kafka_engine(

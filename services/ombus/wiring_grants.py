@@ -26,14 +26,21 @@ from ombus_streams.runtime.shared_reads import SharedReads
 
 from ombus.operator.desk import Desk
 from ombus.operator.lookup import Lens
-from ombus.operator.sharing import Sharing, asking_of
+from ombus.operator.sharing import ScopeSharing, asking_of
 from ombus.settings import REDIS_KEY, BadSetting
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 
 if TYPE_CHECKING:
     from ombus_streams.engine.granter import Granter
 
-__all__ = ["open_granter", "open_kafka_sharing", "open_sharing", "redis_for", "shared_with"]
+__all__ = [
+    "RedisConnection",
+    "open_granter",
+    "open_kafka_sharing",
+    "open_sharing",
+    "redis_for",
+    "shared_with",
+]
 
 FOLDER: Final = "grants"
 """In the data folder: the log of grants, where there is no broker."""
@@ -41,7 +48,7 @@ PREFIX: Final = "OMBUS_REDIS_"
 _FLAGS: Final = ("cluster", "tls")
 
 
-def open_sharing(desk: Desk) -> Sharing:
+def open_sharing(desk: Desk) -> ScopeSharing:
     """Return the sharing of a data folder.
 
     Raises:
@@ -57,7 +64,7 @@ def open_sharing(desk: Desk) -> Sharing:
         # The engine of a desk changes when the desk takes the folder over.
         branches = RowBranches(lambda key: desk.engine.reading(key))
         reads = SharedReads(log, folds, branches, access, desk.clock)
-        return Sharing(log, access, reads, folds, opened.pop_all().close)
+        return ScopeSharing(log, access, reads, folds, opened.pop_all().close)
 
 
 def shared_with(desk: Desk, lens: Lens, memory_id: str | None = None) -> SharedMemory | None:
@@ -80,7 +87,7 @@ def open_kafka_sharing(
     branches: Branches,
     clock: Clock,
     topic: str = GRANTS,
-) -> Sharing:
+) -> ScopeSharing:
     """Return the sharing of a gateway on Kafka; ``folder`` keeps its access log.
 
     Raises:
@@ -107,7 +114,7 @@ def open_kafka_sharing(
             opened.callback(maps.close)
             store = maps
         reads = SharedReads(ends, store, branches, access, clock)
-        return Sharing(log, access, reads, folds, opened.pop_all().close)
+        return ScopeSharing(log, access, reads, folds, opened.pop_all().close)
 
 
 def open_granter(

@@ -25,9 +25,11 @@ from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.settings import BadSetting, ProcessSettings
 from ombus.wiring import SystemClock, extractive_providers, staff_of, telemetry_of
+from ombus.wiring_grants import RedisConnection, open_granter
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
 
 if TYPE_CHECKING:
+    from ombus_streams.engine.granter import Granter
     from ombus_streams.engine.kafka.milestones import MilestonesWorker
     from ombus_streams.engine.kafka.supervision import KafkaSupervision
     from ombus_streams.engine.kafka.threads import Threads
@@ -37,9 +39,10 @@ __all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers", "staff_for", "state_fold
 
 MILESTONES: Final = "milestones"
 SUPERVISOR: Final = "supervisor"
+GRANTER: Final = "granter"
 ROLE_NAMES: Final = (
     "observer", "reflector", "dropper", "compactor", "funnel", "projector", MILESTONES, SUPERVISOR,
-    "all",
+    GRANTER, "all",
 )  # fmt: skip
 KAFKA_FOLDER: Final = "kafka"
 """Under the data folder: what this machine has folded from Kafka."""
@@ -68,6 +71,8 @@ async def run_workers(
     watch_seconds: float = 1.0,
     telemetry: Telemetry | None = None,
     measure: Callable[[Gauges], None] | None = None,
+    redis: RedisConnection | None = None,
+    grants: str = GRANTS,
 ) -> None:
     """Run the workers until ``stop`` is set; the first that fails ends all of them.
 
@@ -155,8 +160,15 @@ async def run_workers(
             opened.callback(made.close)
             return made
 
-        def make_any(role: str) -> "Worker | MilestonesWorker | KafkaSupervision":
+        def make_granter() -> "Granter":
+            if redis is None:
+                raise BadSetting("worker granter", "needs a Redis: set url of [redis]")
+            return open_granter(instance, connection, redis, opened, grants)
+
+        def make_any(role: str) -> "Worker | MilestonesWorker | KafkaSupervision | Granter":
             match role:
+                case "granter":
+                    return make_granter()
                 case "milestones":
                     return make_milestones()
                 case "supervisor":
@@ -176,7 +188,7 @@ async def run_workers(
 
 
 async def _run(
-    workers: Sequence["Worker | MilestonesWorker | KafkaSupervision"],
+    workers: Sequence["Worker | MilestonesWorker | KafkaSupervision | Granter"],
     stop: asyncio.Event,
     watch: Watch,
     watch_seconds: float,
@@ -217,7 +229,7 @@ def _check(roles: Sequence[str]) -> None:
     for role in roles:
         if role not in ROLE_NAMES:
             raise BadSetting(f"worker {role}", f"is none of {', '.join(ROLE_NAMES)}")
-    if "all" in roles and set(roles) - {"all", MILESTONES, SUPERVISOR}:
+    if "all" in roles and set(roles) - {"all", MILESTONES, SUPERVISOR, GRANTER}:
         raise BadSetting("worker all", "does the work of every other one: name it alone")
     if len(set(roles)) < len(roles):
         raise BadSetting("worker", "is named twice")

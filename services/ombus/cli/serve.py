@@ -6,11 +6,11 @@ from typing import Annotated, Final
 
 import typer
 from ombus_schemas.jsontext import JsonValue
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
 
 from ombus.cli.options import Data, Json
 from ombus.cli.output import note, say, say_json
-from ombus.cli.shell import connection_for_command, settings_for
+from ombus.cli.shell import connection_for_command, redis_for_command, settings_for
 
 KAFKA: Final = "On Kafka"
 
@@ -134,6 +134,15 @@ def serve(
             rich_help_panel=KAFKA,
         ),
     ] = DEAD_LETTERS,
+    grants: Annotated[
+        str,
+        typer.Option(
+            "--grants",
+            metavar="NAME",
+            help="Where grants of scopes are; [redis] says where their maps are.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = GRANTS,
     json: Json = False,
     data: Data = None,
 ) -> None:
@@ -183,11 +192,19 @@ def serve(
             replicates=replicas,
             topic=topic,
             dead_letters=dead_letters,
+            grants=grants,
         )
         listener = listen(listening)
         address = advertise or address_of(listening, listener.getsockname()[1])
         gateway = open_shared_gateway(
-            settings, connection, sharing, address.rstrip("/"), listening, limits, peer_secret_file
+            settings,
+            connection,
+            sharing,
+            address.rstrip("/"),
+            listening,
+            limits,
+            peer_secret_file,
+            redis_for_command(context),
         )
         where = f"topic {topic} at {connection.bootstrap_servers}"
     else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ombus.operator.desk import Desk
     from ombus.settings import ProcessSettings
+    from ombus.wiring_grants import RedisConnection
     from ombus.wiring_kafka import Connection
 
 
@@ -76,17 +77,35 @@ def connection_for_command(context: typer.Context, bootstrap_servers: str | None
     Raises:
         BadSetting: nothing says where they are, or what is said makes no sense.
     """
-    from ombus.settings import CONFIG, settings_files
     from ombus.wiring_kafka import connection_for
 
     settings_for(context)
     # What the client says on its own behalf, the error that follows says better.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    environ, files = _said(context)
+    return connection_for(environ, files, bootstrap_servers)
+
+
+def redis_for_command(context: typer.Context) -> "RedisConnection | None":
+    """Return how this command reaches Redis, ``None`` if nothing names one.
+
+    Raises:
+        BadSetting: what is said makes no sense.
+    """
+    from ombus.wiring_grants import redis_for
+
+    return redis_for(*_said(context))
+
+
+def _said(context: typer.Context) -> tuple[dict[str, str], list[Path]]:
+    """Return the environment of a command, and the settings files it names."""
+    from ombus.settings import CONFIG, settings_files
+
     flags: Flags = context.find_object(Flags) or Flags()
     environ = dict(os.environ)
     if flags.config is not None:
         environ[CONFIG] = str(flags.config)
-    return connection_for(environ, settings_files(environ, Path.cwd()), bootstrap_servers)
+    return environ, settings_files(environ, Path.cwd())
 
 
 @contextmanager

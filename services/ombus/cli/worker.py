@@ -4,11 +4,11 @@ import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, SUPERVISION
+from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS, SUPERVISION
 
 from ombus.cli.options import Data, Json, Servers
 from ombus.cli.output import say, say_json
-from ombus.cli.shell import connection_for_command, settings_for
+from ombus.cli.shell import connection_for_command, redis_for_command, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ombus_streams.runtime.metrics import Gauges
 
     from ombus.settings import ProcessSettings
+    from ombus.wiring_grants import RedisConnection
     from ombus.wiring_kafka import Connection
     from ombus.wiring_worker import WorkerStatus
 
@@ -28,7 +29,7 @@ def worker(
         typer.Argument(
             metavar="NAME...",
             help="observer, reflector, dropper, compactor, funnel, projector, or all; milestones; "
-            "supervisor.",
+            "supervisor; granter.",
         ),
     ],
     servers: Servers = None,
@@ -57,6 +58,9 @@ def worker(
     events: Annotated[
         str, typer.Option("--events", metavar="NAME", help="Where supervision events are.")
     ] = SUPERVISION,
+    grants: Annotated[
+        str, typer.Option("--grants", metavar="NAME", help="Where grants of scopes are.")
+    ] = GRANTS,
     json: Json = False,
     data: Data = None,
 ) -> None:
@@ -65,6 +69,7 @@ def worker(
     Names share nothing but the process: each has its own rows and its own consumer group. `all`
     does the work of the first six over one set of rows. Exactly one kind of worker must write dead
     letters: the projector does, and `all`. Milestones tell parents of their children.
+    The granter keeps the maps of shared scopes in Redis; several are each other's spares.
     """
     import asyncio
 
@@ -80,6 +85,8 @@ def worker(
             topic,
             dead_letters,
             events,
+            redis_for_command(context),
+            grants,
             as_json=json,
         )
     )
@@ -96,6 +103,8 @@ async def _run(
     topic: str,
     dead_letters: str,
     events: str,
+    redis: "RedisConnection | None",
+    grants: str,
     *,
     as_json: bool,
 ) -> None:
@@ -136,7 +145,7 @@ async def _run(
             await opened.enter_async_context(details)
         await run_workers(
             settings, connection, names, instance, stop, watch, topic, dead_letters,
-            events=events, telemetry=telemetry, measure=gauges.append,
+            events=events, telemetry=telemetry, measure=gauges.append, redis=redis, grants=grants,
         )  # fmt: skip
 
 

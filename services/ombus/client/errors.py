@@ -14,6 +14,7 @@
     x EntryRejected       an entry that admission refuses; its code says why
     x ScopeRefused        the work scopes of the leaf do not allow it
     x ScopeLimit          it would pass a cap of the work scopes
+    x NotTheOwner         somebody else owns the grants of the session
     x Conflict            ``expectedLeaf`` was not the leaf any more; the entry is no leaf
     x SpoolFull           nothing more fits the spool: the entry was not taken
     x SpoolBusy           another process holds the spool
@@ -103,6 +104,10 @@ class ScopeLimit(Refused):
     """It would pass a cap of the work scopes."""
 
 
+class NotTheOwner(Refused):
+    """Somebody else owns the grants of the session: whoever granted first."""
+
+
 class SpoolFull(Refused):
     """Nothing more fits the spool."""
 
@@ -129,5 +134,6 @@ BY_CODE: dict[str, type[Refused]] = {
     "too_large": TooLarge,
     "scope_refused": ScopeRefused,
     "scope_limit": ScopeLimit,
+    "not_the_owner": NotTheOwner,
 }
 """Any other code that is not to be retried is a ``BadRequest``."""

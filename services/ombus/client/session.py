@@ -15,8 +15,8 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.routes import PREFIX
 
 from ombus.client.delegations import Delegations
-from ombus.client.delegations import Delegations
 from ombus.client.errors import BadRequest, Retryable
+from ombus.client.granting import Shares
 from ombus.client.outbox import Appended, Sent
 from ombus.client.scoping import Scopes
 from ombus.client.tail import Event, events
@@ -142,6 +142,11 @@ class Session:
         """The work scopes: ``open``, ``enter``, ``bind`` and so on."""
         return Scopes(self._read, self._steer)
 
+    @property
+    def shares(self) -> Shares:
+        """The shared scopes: ``grant``, ``revoke``, ``grants``, ``access``."""
+        return Shares(self._ask, self._steer)
+
     def with_work_scope(
         self,
         scope_id: str,
@@ -218,6 +223,11 @@ class Session:
         query |= where
         if self._position is not None:
             query["atLeast"] = self._position
+        reply = await self._client.call("GET", self._path(name), query, None)
+        return msgspec.json.decode(reply.body, type=kind)
+
+    async def _ask(self, name: str, kind: type[Answer], said: Mapping[str, JsonValue]) -> Answer:
+        query = {key: str(value) for key, value in said.items() if value is not None}
         reply = await self._client.call("GET", self._path(name), query, None)
         return msgspec.json.decode(reply.body, type=kind)
 

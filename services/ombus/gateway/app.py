@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, get_args
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ from ombus_schemas.openapi import document
 from ombus_schemas.routes import ROUTES, Route
 from ombus_streams.runtime.errors import NotServed
 from ombus_streams.runtime.ports import Position
+from ombus_streams.runtime.shared_reads import Asking
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,6 +40,8 @@ from ombus.gateway.children import Leasing
 from ombus.gateway.delegating import NAMES as DELEGATING
 from ombus.gateway.delegating import Delegating
 from ombus.gateway.events import tail
+from ombus.gateway.granting import NAMES as GRANTING
+from ombus.gateway.granting import Granting
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits, Rate
 from ombus.gateway.metrics import Metrics
@@ -46,7 +50,9 @@ from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
 from ombus.gateway.tokens import Principal, Tokens
 from ombus.operator.delegations import Delegations
+from ombus.operator.sharing import ScopeSharing
 from ombus.telemetry.exposition import MEDIA as PROMETHEUS
+from ombus.wiring_grants import open_sharing
 
 if TYPE_CHECKING:
     from ombus.gateway.routing import Router
@@ -72,16 +78,19 @@ class Gateway:
         instance: str | None = None,
         router: "Router | None" = None,
         delegations: Callable[[], Delegations] | None = None,
+        sharing: Callable[[], ScopeSharing] | None = None,
     ) -> None:
         """``router``: other gateways share the log, and each session is one's to answer for.
 
-        ``delegations``: opens them where they are kept, if not in the data folder.
+        ``delegations`` and ``sharing`` open what is kept elsewhere, if not in the data folder.
         """
         self.host, self.tokens, self.limits = host, tokens, limits
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
         self.router = router
         self.delegating = Delegating(host.desk.settings, limits, delegations)
+        open_own = partial(open_sharing, host.desk)
+        self.granting = Granting(host, self.instance, sharing or open_own, limits.threads)
         self.leasing = Leasing(host.desk.settings, limits, self.delegating)
         self.metrics = Metrics(host.engine.telemetry, host.engine.samples)
         self._tracer = host.engine.telemetry.tracer
@@ -142,6 +151,7 @@ class Gateway:
     async def close(self) -> None:
         await self.hub.close()
         await self.delegating.close()
+        await self.granting.close()
         if self.router is not None:
             await self.router.close()
         await self.host.stop()
@@ -317,6 +327,8 @@ class Gateway:
                 return _json(await scoping.command(self.host, call))
             case name if name in DELEGATING:
                 return await self.delegating.answer(call)
+            case name if name in GRANTING:
+                return _json(await self.granting.answer(call))
             case name if name in CHILDREN:
                 return await self.leasing.answer(call)
             case _:
@@ -352,7 +364,12 @@ class Gateway:
             asked = call.number("waitSeconds")
             seconds = FOLD_SECONDS if asked is None else asked
             await self.host.until_folded(position, min(seconds, self.limits.max_wait_seconds))
-        found = await self.host.call(lambda: reads.read(self.host.desk, call, self.limits))
+        desk, limits = self.host.desk, self.limits
+        found = await self.host.call(lambda: reads.read(desk, call, limits))
+        if isinstance(found, Asking):
+            shared = await self.granting.resolved(found)
+            found = await self.host.call(lambda: reads.read(desk, call, limits, shared))
+            assert not isinstance(found, Asking)
         headers = {"Ombus-Position": found.position, "ETag": f'"{found.hash}"'}
         return Response(found.body, headers=headers, media_type=JSON)
 

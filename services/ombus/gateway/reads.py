@@ -19,6 +19,8 @@ from ombus_streams.memory.pairing import paired
 from ombus_streams.memory.recall import recall_json
 from ombus_streams.memory.render import render_memory
 from ombus_streams.memory.session import Session, chain, is_on
+from ombus_streams.memory.shared import SharedMemory
+from ombus_streams.runtime.shared_reads import Asking
 
 from ombus.gateway import scoping
 from ombus.gateway.calls import Call
@@ -29,6 +31,7 @@ from ombus.operator.desk import Desk
 from ombus.operator.errors import NoLeaf
 from ombus.operator.lookup import Lens, looking
 from ombus.operator.overview import status_of
+from ombus.operator.sharing import asking_of
 from ombus.operator.withholding import withholding
 
 DEFAULT_PAGE: Final = 100
@@ -43,13 +46,27 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 Reader = Callable[[Desk, Lens, Call, Limits], api.Read]
+SharedReader = Callable[[Desk, Lens, Call, SharedMemory | None], api.Read]
 
 
-def read(desk: Desk, call: Call, limits: Limits) -> Sealed:
-    """Return the answer to a read; known secrets are taken out of all of it."""
-    reader = READERS[call.route.name]
+def read(
+    desk: Desk, call: Call, limits: Limits, shared: SharedMemory | None = None
+) -> Sealed | Asking:
+    """Return the answer to a read; known secrets are taken out of all of it.
+
+    If the leaf declares shared scopes and the read shows them, what must be asked for first is
+    returned instead; the same read with ``shared`` is answered.
+    """
+    name = call.route.name
     with looking(desk, call.key, call.text("leaf"), call.text("asOf")) as lens:
-        answer = reader(desk, lens, call, limits)
+        if name in SHARED_READERS:
+            if shared is None and call.text("mode") != "full":
+                asking = asking_of(lens, call.path.get("memory"))
+                if asking is not None:
+                    return asking
+            answer = SHARED_READERS[name](desk, lens, call, shared)
+        else:
+            answer = READERS[name](desk, lens, call, limits)
         return _sealed(answer, str(lens.position), desk.settings.secrets)
 
 
@@ -177,13 +194,14 @@ def _after(session: Session, leaf: LeafHead) -> Iterator[Entry]:
         yield decode(row.value)
 
 
-def _context(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.ContextAnswer:
+def _context(desk: Desk, lens: Lens, call: Call, shared: SharedMemory | None) -> api.ContextAnswer:
     blocks = reading.context(
         lens.session,
         lens.leaf,
         call.whole("recent"),
         call.number("maxTokens"),
         desk.settings.secrets,
+        shared,
     )
     return api.ContextAnswer(
         **_where(lens),
@@ -194,9 +212,9 @@ def _context(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.ContextA
     )
 
 
-def _recall(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.RecallAnswer:
+def _recall(desk: Desk, lens: Lens, call: Call, shared: SharedMemory | None) -> api.RecallAnswer:
     memory_id = call.path["memory"]
-    found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets)
+    found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets, shared)
     return api.RecallAnswer(**_where(lens), recalled=recall_json(found))
 
 
@@ -218,12 +236,16 @@ def _status(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.StatusAns
     return api.StatusAnswer(**_where(lens), status=status_of(desk, lens).as_json())
 
 
-def _view(desk: Desk, lens: Lens, call: Call, limits: Limits) -> api.ViewAnswer:
+def _view(desk: Desk, lens: Lens, call: Call, shared: SharedMemory | None) -> api.ViewAnswer:
     mode = call.text("mode")
     if mode not in (None, "", "full", "visible"):
         raise ApiError("bad_request", "mode is full, or not given")
     found = reading.view(
-        lens.session, lens.leaf, "full" if mode == "full" else "visible", desk.settings.secrets
+        lens.session,
+        lens.leaf,
+        "full" if mode == "full" else "visible",
+        desk.settings.secrets,
+        shared,
     )
     return api.ViewAnswer(**_where(lens), view=view_json(found))
 
@@ -238,15 +260,18 @@ READERS: Final[Mapping[str, Reader]] = {
     "entries": _entries,
     "branches": _branches,
     "rebuild": _rebuild,
-    "context": _context,
-    "recall": _recall,
     "pages": _pages,
     "status": _status,
-    "view": _view,
     "invalidations": _invalidations,
     "scopes": scoping.scopes,
     "scope_memory": scoping.memory,
 }
+SHARED_READERS: Final[Mapping[str, SharedReader]] = {
+    "context": _context,
+    "recall": _recall,
+    "view": _view,
+}
+"""Reads that show what other sessions share, too (S19)."""
 
 
 def _summary(desk: Desk, key: bytes, name: str) -> api.SessionSummary:

@@ -21,9 +21,11 @@ from ombus.gateway.limits import Limits
 from ombus.gateway.tokens import Tokens
 from ombus.operator.delegations import Delegations
 from ombus.operator.serving import SIGNALS, own
+from ombus.operator.sharing import ScopeSharing
 from ombus.settings import BadSetting, ProcessSettings
 from ombus.wiring import open_engine
 from ombus.wiring_gateway import Sharing, open_kafka_engine
+from ombus.wiring_grants import RedisConnection, open_kafka_sharing
 from ombus.wiring_kafka import Connection
 
 GRACE_SECONDS: Final = 5
@@ -71,13 +73,17 @@ def open_shared_gateway(
     listening: Listening,
     limits: Limits,
     peer_secret_file: Path | None = None,
+    redis: RedisConnection | None = None,
 ) -> Gateway:
     """Return a gateway over a log on Kafka that it shares with others, who reach it at ``address``.
+
+    ``redis`` holds the maps of the granter; without it this process folds the grants topic itself.
 
     Raises:
         BadSetting: as ``open_gateway``, or the secret of the gateways cannot be read.
         BrokerError, StoreError: see their way out.
     """
+    from ombus.gateway.branches import GatewayBranches
     from ombus.gateway.peers import Peers, peer_secret
     from ombus.gateway.routing import Router
     from ombus.wiring_delegations import open_kafka_supervision
@@ -96,6 +102,12 @@ def open_shared_gateway(
         rows = f"{sharing.instance}/gateway"
         return Delegations(settings, supervision=open_kafka_supervision(settings, connection, rows))
 
+    def scopes() -> ScopeSharing:
+        branches = GatewayBranches(host, engine, peers, address)
+        return open_kafka_sharing(
+            connection, redis, settings.folder, branches, host.desk.clock, sharing.grants
+        )
+
     return Gateway(
         host,
         tokens,
@@ -104,6 +116,7 @@ def open_shared_gateway(
         instance=sharing.instance,
         router=router,
         delegations=delegations,
+        sharing=scopes,
     )
 
 

@@ -29,7 +29,7 @@ from ombus_streams.runtime.records import iso
 from ombus.operator.desk import Desk
 from ombus.operator.errors import Misaddressed
 from ombus.operator.lookup import Lens, looking
-from ombus.operator.sharing import Sharing
+from ombus.operator.sharing import ScopeSharing
 
 LOCAL: Final = "local"
 """Who grants where nobody needs a token."""
@@ -72,7 +72,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     leaf: str | None = None
 
 
-def carry_out(desk: Desk, sharing: Sharing, key: bytes, wanted: Wanted) -> GrantAnswer:
+def carry_out(desk: Desk, sharing: ScopeSharing, key: bytes, wanted: Wanted) -> GrantAnswer:
     """Append what is new, and say who may read the scope now.
 
     Raises:
@@ -107,7 +107,7 @@ def carry_out(desk: Desk, sharing: Sharing, key: bytes, wanted: Wanted) -> Grant
     return msgspec.structs.replace(answer, id=entries[-1].id, position=str(positions[-1]))
 
 
-def grants_of(sharing: Sharing, key: bytes) -> GrantsAnswer:
+def grants_of(sharing: ScopeSharing, key: bytes) -> GrantsAnswer:
     """Return who may read which scope."""
     held = sharing.folds.of_owner(key)
     granted = {} if held is None else {each: _holders(held, each) for each in held.by_scope_id}
@@ -119,7 +119,7 @@ def grants_of(sharing: Sharing, key: bytes) -> GrantsAnswer:
 
 
 def access_rows(
-    sharing: Sharing, key: bytes, scope_id: str | None = None, limit: int = 100
+    sharing: ScopeSharing, key: bytes, scope_id: str | None = None, limit: int = 100
 ) -> tuple[AccessRow, ...]:
     """Return the last decisions over scopes the session owns or reads, newest first."""
     tenant, _, session_id = key.decode().partition("/")

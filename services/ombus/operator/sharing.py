@@ -26,7 +26,7 @@ class AccessFile(Protocol):
     def close(self) -> None: ...
 
 
-class Sharing:
+class ScopeSharing:
     """The grants log of a process, what it folds of it, its access log, and its shared reads."""
 
     def __init__(
