@@ -12,7 +12,6 @@ from tests.supervision.chaos import chaos
 from tests.supervision.chaos_kafka import SUPERVISORS, Broker
 from tests.support.brokers import Service
 
-
 ROUNDS = int(os.environ.get("OMBUS_TEST_CHAOS_KAFKA_ROUNDS", "0"))
 
 
