@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from ombus.cli.app import app
 from typer.testing import CliRunner
 
 from tests.gateway.serving import running
-from tests.supervision.test_child import TIMEOUT_S, House, house
+from tests.supervision.test_child import TIMEOUT_S, House, house, until
 from tests.supervision.test_child_http import TOML, ask, end_of
 
 __all__ = ["house"]
@@ -54,6 +55,35 @@ def test_a_signal_ends_it_in_order(house: House) -> None:
     child.send_signal(signal.SIGTERM)
 
     assert child.wait(TIMEOUT_S) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel has to do it")
+def test_a_killed_child_takes_its_program_with_it(house: House, tmp_path: Path) -> None:
+    house.ask()
+    mark = tmp_path / "pid"
+    text = (
+        "import os, sys, time\n"
+        f"open({str(mark)!r}, 'w').write(str(os.getpid()))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-S", "-c", text]
+    child = started("--data", str(house.settings.folder), "--tenant", "acme", command=command)
+    until(lambda: mark.exists() and mark.read_text() != "")
+    pid = int(mark.read_text())
+
+    child.kill()
+    child.wait(TIMEOUT_S)
+
+    until(lambda: not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process is there and no zombie that nobody waits for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_program_works_behind_a_gateway(tmp_path: Path) -> None:
