@@ -10,7 +10,7 @@ from typing import Final, Literal
 from msgspec import UNSET
 
 from ombus_schemas.bodies import read_as, tag_of
-from ombus_schemas.control import SessionOwner, SettingsChanged, SourcesInvalidated
+from ombus_schemas.control import SessionOwner, SettingsChanged, SourcesInvalidated, SourcesLinked
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
 from ombus_schemas.facts import FACT_TYPE_BY_NAME, fact_of
@@ -81,6 +81,7 @@ _OWNER_TYPES: Final = (
 _ANSWER_NAMES: Final = frozenset(
     tag_of(body) for body in (FlushCompleted, FlushFailed, CompactCompleted, CompactFailed)
 )
+_WRITTEN_NAMES: Final = _RECORD_NAMES | _ANSWER_NAMES | {tag_of(SourcesLinked)}
 _OWNER_NAMES: Final = frozenset(tag_of(body) for body in _OWNER_TYPES)
 _ALL_NAMES: Final = frozenset(FACT_TYPE_BY_NAME) | _RECORD_NAMES
 _NAMES_BY_ROLE: Final[Mapping[Role, frozenset[str]]] = {
@@ -116,13 +117,13 @@ def may_have_worker_id(entry: Entry, role: Role) -> bool:
     """Say whether ``role`` may append this entry under an id that begins with ``om:``.
 
     Workers may. An importer may bring back what a worker wrote, and nothing else: a side record of
-    memory or the answer to a request, under the id of a run. So an export comes home under its own
-    ids, and no transcript can take the id of a run for a message.
+    memory, a link to copies or the answer to a request, under the id of a run. So an export comes
+    home under its own ids, and no transcript can take the id of a run for a message.
     """
     if role != "importer":
         return role == "worker"
     name = entry.data_type
-    is_written = name in _RECORD_NAMES | _ANSWER_NAMES or entry.kind == "compaction"
+    is_written = name in _WRITTEN_NAMES or entry.kind == "compaction"
     return entry.side and is_written and is_result_entry_id(entry.id)
 
 

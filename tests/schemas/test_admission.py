@@ -341,6 +341,10 @@ RUN_ID = "om:observer:0123456789abcdef01234567"
             True,
         ),
         ({"kind": "compaction", "summary": "so far", "data": {"keepEntryIds": []}}, True),
+        (
+            {"data": {"type": "om.sources.linked", "targetSessionId": "team", "links": []}},
+            True,
+        ),
         ({"data": RECORDED, "side": False}, False),
         ({"data": {"type": "om.flush.requested"}}, False),
         ({"kind": "label", "label": "x"}, False),

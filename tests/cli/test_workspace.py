@@ -1,0 +1,42 @@
+"""A workspace and the sessions that give to it move together, and nothing is given twice."""
+
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+
+FUNNEL = '\n[observational-memory.funnel]\nworkspace = "team"\n'
+
+
+def said(session: str) -> str:
+    return "\n".join(
+        f'{{"id": "{session}{n}", "role": "user", "content": "We decided: pier {n} is open."}}'
+        for n in range(3)
+    )
+
+
+def test_an_export_of_a_workspace_comes_home_as_it_was(low: Cli, tmp_path: Path) -> None:
+    Path("ombus.toml").write_text(Path("ombus.toml").read_text() + FUNNEL)
+    for session in ("ann", "bob"):
+        low("append", session, stdin=said(session))
+        assert low("flush", "--session", session).code == 0
+    low("flush", "--session", "team")
+    low("invalidate", "ann0", "--session", "ann")
+    here = {name: low("context", "--session", name).out for name in ("team", "ann", "bob")}
+    assert "pier 1 is open" in here["team"]
+    files = [tmp_path / f"{name}.jsonl" for name in here]
+    for name, file in zip(here, files, strict=True):
+        assert low("export", name, "-o", file).code == 0
+    there = ("--data", tmp_path / "there")
+    done = low(*there, "import", *files)
+    assert done.code == 0
+    assert "skipped line" not in done.out
+    for name, context in here.items():
+        assert low(*there, "context", "--session", name).out == context
+    assert low(*there, "verify").code == 0
+    shown = ("session", "entries", "branches", "observations", "reflections")
+    listed = [
+        [{key: row[key] for key in shown} for row in low(*where, "sessions", "--json").lines()]
+        for where in ((), there)
+    ]
+    assert listed[0] == listed[1]
+    assert [row["branches"] for row in listed[0]] == [1, 1, 1]
