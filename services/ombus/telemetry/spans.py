@@ -4,6 +4,7 @@
 make one here, configured by OpenTelemetry's own ``OTEL_*`` variables.
 """
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,7 +132,7 @@ def _provider(traces: Literal["otlp", "console"]) -> trace.TracerProvider:
         raise SdkMissing("traces need an extra: pip install 'ombus[otel]'") from error
     said = Resource({SERVICE_NAME: NAME}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=said)
-    exporter = OTLPSpanExporter() if traces == "otlp" else ConsoleSpanExporter()
+    exporter = OTLPSpanExporter() if traces == "otlp" else ConsoleSpanExporter(out=sys.stderr)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
