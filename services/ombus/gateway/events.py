@@ -20,7 +20,7 @@ from starlette.responses import Response
 from ombus.gateway.calls import Call
 from ombus.gateway.problems import ApiError
 from ombus.gateway.tailing import PAGE, Gap, Subscription
-from ombus.operator.withholding import Withholding, withholding
+from ombus.operator.withholding import Withholding
 
 if TYPE_CHECKING:
     from ombus.gateway.app import Gateway
@@ -127,7 +127,7 @@ class _Tail:
         ]
         if not fresh:
             return
-        hidden = await self._host.call(self._withholding)
+        hidden = await self._gateway.hub.hidden(self._call.key)
         secrets = self._host.desk.settings.secrets
         for record in fresh:
             self._offset = record.offset + 1
@@ -143,10 +143,6 @@ class _Tail:
         call = self._call
         principal = self._gateway.identify(call.claim)
         return principal is not None and principal.id == call.principal.id
-
-    def _withholding(self) -> Withholding:
-        with self._host.engine.reading(self._call.key) as live:
-            return withholding(live.session)
 
     def _at(self, offset: int) -> str:
         return str(Position(self._log.incarnation, self._partition, offset))

@@ -18,6 +18,7 @@ from ombus_streams.runtime.ports import LogRecord
 
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits
+from ombus.operator.withholding import Withholding, withholding
 
 PAGE: Final = 64
 WAIT: Final = timedelta(milliseconds=250)
@@ -94,6 +95,8 @@ class Hub:
         self._by_key: dict[bytes, set[Subscription]] = {}
         self._ends: dict[int, int] = {}
         """The next offset to be read, of each partition somebody follows."""
+        self._looks: dict[bytes, asyncio.Future[Withholding]] = {}
+        """Looks at what a session hides that have not begun."""
         self._wanted = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "ombus-tail")
         self._task: asyncio.Task[None] | None = None
@@ -118,6 +121,23 @@ class Hub:
             self._task = asyncio.create_task(self._follow())
         self._wanted.set()
         return made
+
+    async def hidden(self, key: bytes) -> Withholding:
+        """Return what a session hides, not earlier than now.
+
+        Whoever asks before the look has begun shares it: one record wakes all readers at once.
+        """
+        look = self._looks.get(key)
+        if look is None or look.done():
+            look = self._looks[key] = asyncio.ensure_future(
+                self._host.call(lambda: self._look(key))
+            )
+        return await asyncio.shield(look)
+
+    def _look(self, key: bytes) -> Withholding:
+        self._looks.pop(key, None)  # What is asked from here on may see more.
+        with self._host.engine.reading(key) as live:
+            return withholding(live.session)
 
     def leave(self, subscription: Subscription) -> None:
         readers = self._by_key.get(subscription.key, set())
