@@ -2,6 +2,7 @@
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,20 @@ def test_what_cannot_be_asked_is_refused_and_what_is_unknown_is_one_answer(
         url = f"{gateway.url}/v1/sessions/other/delegations"
         answer = httpx.post(url, json={"childId": "scout", "input": "x"}, headers=headers)
         assert answer.status_code == 404
+
+
+def test_a_revoked_token_follows_no_further(tmp_path: Path) -> None:
+    with running(tmp_path, toml=TOML) as gateway:
+        id = delegate(gateway)["delegationId"]
+        token = gateway.token("reader", sessions=["boss"])
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"{gateway.url}/v1/sessions/boss/delegations/events?after=start"
+        with httpx.stream("GET", url, timeout=20, headers=headers) as stream:
+            lines = stream.iter_lines()
+            assert any(line.startswith("data: ") for line in lines)
+            (row,) = gateway.gateway.tokens.rows()
+            gateway.gateway.tokens.revoke(row.id, datetime.now(UTC))
+            gateway.gateway.delegating.delegations().cancel(b"local/boss", id)
+            # The stream ends by itself, or this waits for ever.
+            assert not any("delegation_cancelled" in line for line in lines)
+        assert httpx.get(url, headers=headers).status_code == 401

@@ -88,7 +88,7 @@ class Gateway:
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
         self.router = router
-        self.delegating = Delegating(host.desk.settings, limits, delegations)
+        self.delegating = Delegating(host.desk.settings, limits, self.identify, delegations)
         open_own = partial(open_sharing, host.desk)
         self.granting = Granting(host, self.instance, sharing or open_own, limits.threads)
         self.leasing = Leasing(host.desk.settings, limits, self.delegating)

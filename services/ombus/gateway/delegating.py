@@ -28,9 +28,10 @@ from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.responses import Response
 
-from ombus.gateway.calls import Call
+from ombus.gateway.calls import Call, Claim
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError, not_found
+from ombus.gateway.tokens import Principal
 from ombus.operator.delegations import BadRequestOf, Delegations, NoDelegation
 from ombus.settings import ProcessSettings
 from ombus.wiring_supervision import has_delegations
@@ -55,10 +56,12 @@ class Delegating:
         self,
         settings: ProcessSettings,
         limits: Limits,
+        identify: Callable[[Claim], Principal | None],
         opens: Callable[[], Delegations] | None = None,
     ) -> None:
         """``opens``: where delegations are kept, if not in the data folder."""
         self._settings, self._limits, self._opens = settings, limits, opens
+        self._identify = identify
         self._lock = threading.Lock()
         self._delegations: Delegations | None = None
         self._n_streams = 0
@@ -156,20 +159,20 @@ class Delegating:
             if offset > end.offset:
                 raise ApiError("bad_position", "it lies past the end of the log")
         return EventSourceResponse(
-            self._stream(key, offset, delegation),
+            self._stream(call, offset, delegation),
             ping=max(1, round(self._limits.heartbeat_seconds)),
             send_timeout=self._limits.send_seconds,
             headers={"Cache-Control": "no-store"},
         )
 
     async def _stream(
-        self, key: bytes, offset: int, delegation: str | None
+        self, call: Call, offset: int, delegation: str | None
     ) -> AsyncIterator[ServerSentEvent]:
         self._n_streams += 1
         pause, over_at = FIRST_PAUSE_S, None
         try:
-            while not self._is_closed:
-                page, after = await _aside(partial(self._page, key, offset))
+            while not self._is_closed and self._is_allowed(call):
+                page, after = await _aside(partial(self._page, call.key, offset))
                 for told in page:
                     if delegation is not None and told.event.get("delegationId") != delegation:
                         continue
@@ -186,6 +189,11 @@ class Delegating:
                 pause = min(2 * pause, MAX_PAUSE_S)
         finally:
             self._n_streams -= 1
+
+    def _is_allowed(self, call: Call) -> bool:
+        """Say whether the token still holds: a revoked one reads no further."""
+        principal = self._identify(call.claim)
+        return principal is not None and principal.id == call.principal.id
 
     def _page(self, key: bytes, offset: int) -> tuple[list[SupervisionTold], int]:
         opened = self.delegations()
