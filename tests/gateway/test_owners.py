@@ -3,6 +3,7 @@
 ``OMBUS_TEST_OWNER_SECONDS`` reads for longer before the owner is killed.
 """
 
+import asyncio
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
 
+from ombus import Client
 from ombus.gateway import routing
 from ombus_streams.engine.kafka.log import KafkaLog
 
@@ -124,6 +126,26 @@ class Load:
                     self.back_at.setdefault(session, time.monotonic() - killed_at)
 
 
+class Follower:
+    """The client's tail of one session, from its start to its entry ``last``."""
+
+    def __init__(self, url: str, session: str) -> None:
+        self._url, self._session = url, session
+        self.ids: list[str] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()))
+        self._thread.start()
+
+    async def _follow(self) -> None:
+        async with Client(self._url) as client:
+            async for event in client.session(self._session).tail("start"):
+                self.ids.append(str(event.data["id"]))
+                if event.data["id"] == "last":
+                    return
+
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+
 def test_an_owner_is_killed_under_load_and_nobody_is_told_less_than_everything(
     place: Place,
 ) -> None:
@@ -136,7 +158,7 @@ def test_an_owner_is_killed_under_load_and_nobody_is_told_less_than_everything(
             time.sleep(LOAD_SECONDS)
             orphans = [session for session, by in load.answered_by.items() if by == "a"]
             assert orphans
-            before = load.n_good
+            before, follower = load.n_good, Follower(b.url, orphans[0])
             a.kill()
             load.killed_at = time.monotonic()
             until(lambda: len(load.back_at) == N_SESSIONS, MOVED_WITHIN, "all are read again")
@@ -145,7 +167,12 @@ def test_an_owner_is_killed_under_load_and_nobody_is_told_less_than_everything(
             time.sleep(LOAD_SECONDS)
         finally:
             load.end()
+        entries = {"entries": [{"id": "last", "role": "user", "content": "last"}]}
+        b.http.post(f"/v1/sessions/{orphans[0]}/entries", json=entries).raise_for_status()
+        until(follower.ended, MOVED_WITHIN, "the tail has come to the last entry")
+        on_log = ids_in(b.http.get(f"/v1/sessions/{orphans[0]}/entries?limit=500"))
     assert load.wrong == []
+    assert follower.ids == on_log
     waits = [load.back_at[each] for each in orphans]
     print(
         f"owner killed under load: {before:,} answers before and {load.n_good - before:,} after, "
