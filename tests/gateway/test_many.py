@@ -36,6 +36,7 @@ MAX_HELD_KB = 60_000
 def test_idle_tails_hold_little_and_all_of_them_hear(served: Running) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * N_TAILS + 500)), hard))
+    served.http.timeout = PATIENCE_S
     served.append("many", "first")
     port = int(served.url.rpartition(":")[2])
     before = _resident_kb()
@@ -60,7 +61,7 @@ def test_idle_tails_hold_little_and_all_of_them_hear(served: Running) -> None:
             _read_until(each, position.encode())
         print(f"{N_TAILS} tails: {held:.0f} KB each, append and read in {answered * 1e3:.0f} ms")
         assert held < MAX_KB_EACH
-        assert answered < MAX_WAIT_S
+        assert answered < PATIENCE_S
 
 
 def test_hostile_callers_together_hold_little_and_others_are_served(tmp_path: Path) -> None:
