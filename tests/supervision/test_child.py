@@ -28,7 +28,10 @@ TENANT, PARENT = "acme", "boss"
 KEY = session_key(TENANT, PARENT)
 OWNER = Ownership(account_id="a", user_id="u")
 SECRET = "hunter2-hunter2"
-LEASE_MS = 400
+LEASE_MS = 60_000
+"""No machine is so busy that a heartbeat comes too late."""
+SHORT_MS = 400
+"""Of a child that is to lose it."""
 TIMEOUT_S = 20.0
 PROJECT = """
 [supervision.limits]
@@ -67,7 +70,7 @@ class House:
         return asyncio.run(run())
 
     async def serve(
-        self, bus: DirectBus, work: Work, *, tasks: int = 1, slots: int = 1
+        self, bus: DirectBus, work: Work, *, tasks: int = 1, lease_ms: int = LEASE_MS
     ) -> list[Ended]:
         seen: list[Ended] = []
 
@@ -76,7 +79,7 @@ class House:
                 seen.append(each)
 
         serving = serve_children(
-            bus, "scout", work, slots=slots, lease_ms=LEASE_MS, max_tasks=tasks, watch=watch
+            bus, "scout", work, lease_ms=lease_ms, max_tasks=tasks, watch=watch
         )
         await asyncio.wait_for(serving, TIMEOUT_S)
         return seen
@@ -144,6 +147,23 @@ def test_a_child_works_and_its_parent_hears_the_end(house: House) -> None:
     assert (first.message, second.parent_id, last.event) != (None, None, None)
     assert second.parent_id == first.id
     assert last.event == {"type": "agent_finished", "status": "completed"}
+
+
+def test_the_session_of_a_child_is_opened_with_the_settings_of_the_files(house: House) -> None:
+    said = msgspec.structs.replace(house.settings, memory_said={"passive": True})
+    house.settings = said
+
+    async def work(task: ChildTask) -> str:
+        return "done"
+
+    delegation = house.ask()
+    house.work(work)
+
+    first, control, _ = house.entries(delegation)
+    assert delegation_of(first) is not None
+    assert (control.data_type, control.side, control.parent_id) == (
+        "om.settings.changed", True, first.id,
+    )  # fmt: skip
 
 
 def test_without_a_word_the_output_is_what_the_assistant_said_last(house: House) -> None:
@@ -285,7 +305,7 @@ def lost_then(
                 await asyncio.Event().wait()
 
             delegation = await asyncio.to_thread(house.ask, on_lost=on_lost)
-            first = await house.serve(cut, stuck)
+            first = await house.serve(cut, stuck, lease_ms=SHORT_MS)
             if on_lost == "fail":
                 return delegation, first, []
             return delegation, first, await house.serve(bus, after)

@@ -13,7 +13,7 @@ from ombus.client.child_bus import GatewayBus
 from ombus.client.children import Ended, serve_children
 
 from tests.gateway.serving import Running, running
-from tests.supervision.test_child import LEASE_MS, TIMEOUT_S
+from tests.supervision.test_child import LEASE_MS, SHORT_MS, TIMEOUT_S
 from tests.support.proxy import Proxy
 
 TOML = """
@@ -46,7 +46,9 @@ def leases(gateway: Running, delegation: str) -> list[str]:
     return [str(each["holder"]).partition(":")[2] for each in claims]
 
 
-async def served(url: str, work: Work, token: str | None = None) -> list[Ended]:
+async def served(
+    url: str, work: Work, token: str | None = None, lease_ms: int = LEASE_MS
+) -> list[Ended]:
     """Work on one delegation over HTTP."""
     seen: list[Ended] = []
 
@@ -56,7 +58,7 @@ async def served(url: str, work: Work, token: str | None = None) -> list[Ended]:
 
     async with Client(url, token, retry_seconds=0.2) as client:
         serving = serve_children(
-            GatewayBus(client), "scout", work, lease_ms=LEASE_MS, max_tasks=1, watch=watch
+            GatewayBus(client), "scout", work, lease_ms=lease_ms, max_tasks=1, watch=watch
         )
         await asyncio.wait_for(serving, TIMEOUT_S)
     return seen
@@ -142,7 +144,7 @@ def test_a_cut_network_costs_the_lease_and_never_makes_two_successes(
 
         async def both() -> tuple[list[Ended], list[Ended]]:
             proxy.__enter__()
-            first = await served(f"http://127.0.0.1:{port}", cut_off)
+            first = await served(f"http://127.0.0.1:{port}", cut_off, lease_ms=SHORT_MS)
             if on_lost == "fail":
                 return first, []
             return first, await served(gateway.url, look)

@@ -1,5 +1,6 @@
 """Children behind a gateway: claims, leases and transcripts over a client's transport."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -60,11 +61,13 @@ class GatewayBus:
 
     async def publish(self, offer: Offer, entries: Sequence[JsonObject]) -> None:
         session = self._client.session(offer.child_session_id)
-        try:
-            for answer in [await session.send(entry) for entry in entries]:
-                await answer
-        except EntryRejected as error:
-            raise ChildFailure(str(error), reason="rejected") from error
+        sent = [await session.send(entry) for entry in entries]
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        failures = [each for each in answers if isinstance(each, BaseException)]
+        for error in sorted(failures, key=lambda each: not isinstance(each, Retryable)):
+            if isinstance(error, EntryRejected):
+                raise ChildFailure(str(error), reason="rejected") from error
+            raise error
 
     async def finish(self, offer: Offer, holder: str, done: Done) -> Standing:
         said = FinishRequest(

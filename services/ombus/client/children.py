@@ -80,6 +80,7 @@ async def serve_children(
                     await _unless(stop, asyncio.sleep(pause))
                     pause = min(2 * pause, MAX_RETRY_S)
                 mine = {offer.delegation_id for offer in running.values()}
+                n_before = n_begun
                 for offer in offers or ():
                     is_new = n_free > 0 and offer.delegation_id not in mine
                     if is_new and await _claimed(bus, offer, holder, lease_ms):
@@ -88,6 +89,9 @@ async def serve_children(
                         watch(offer)
                         n_begun += 1
                         n_free -= 1
+                if offers and n_begun == n_before:
+                    # Others were faster, or clocks disagree about a lease.
+                    await _unless(stop, asyncio.sleep(RETRY_S))
             elif running:
                 await _unless(stop, asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))
             for each in [each for each in running if each.done()]:

@@ -91,6 +91,7 @@ def environment(task: ChildTask) -> dict[str, str]:
         "ATTEMPT": str(offer.epoch),
         "DEPTH": str(offer.depth),
         "LIMITS": msgspec.json.encode(offer.limits, order="sorted").decode(),
+        "PERMISSIONS": msgspec.json.encode(offer.permissions).decode(),
     }
     return {PREFIX + name: value for name, value in said.items()}
 

@@ -130,9 +130,7 @@ def _claimed(lease: Lease, said: ClaimRequest) -> Standing:
     # A claim whose answer was lost is asked again.
     lease.epoch = said.epoch
     if not lease.is_held:
-        lease.claim(said.lease_ms)
-        if lease.epoch != said.epoch:
-            return "lost"
+        lease.claim(said.epoch, said.lease_ms)
     return standing_of(lease)
 
 

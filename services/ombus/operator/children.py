@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Final, TypeVar
 
+import msgspec
 from ombus_schemas.admission import Policy, admit
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.concealment import conceal_text
@@ -28,6 +29,7 @@ from ombus_streams.supervision.handle import Handle
 from ombus_streams.supervision.parent import claimable, handle_of
 
 from ombus.client.child import ChildFailure, Done, Offer, Standing
+from ombus.memory_settings import opening
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock, open_log
 from ombus.wiring_supervision import Delegated, open_supervision
@@ -49,7 +51,7 @@ class Children:
 
     def __init__(self, settings: ProcessSettings, supervision: Delegated, clock: Clock) -> None:
         self._supervision, self._clock = supervision, clock
-        self._secrets = settings.secrets
+        self._secrets, self._memory = settings.secrets, settings.memory_said
         self._policy = Policy(secrets=settings.secrets, patterns=settings.redact_patterns)
 
     def offers(
@@ -88,16 +90,32 @@ class Children:
     def admitted(self, tenant: str, session: str, entries: Sequence[JsonObject]) -> list[Draft]:
         """Return entries that have an id and a parent as they may be appended.
 
+        Behind the first one of the session stands what the settings files say about memory.
+
         Raises:
             Rejected: one is refused.
         """
-        drafts: list[Draft] = []
+        found: list[Entry] = []
         for said in entries:
             filled: JsonObject = {"timestamp": iso(self._clock.now())}
             named: JsonObject = {"sessionId": session, "tenantId": tenant}
-            entry: Entry = admit({**filled, **said, **named}, self._policy)
-            drafts.append(Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry)))
-        return drafts
+            entry = admit({**filled, **said, **named}, self._policy)
+            found.append(entry)
+            settings = opening(self._memory, {}) if entry.parent_id is None else None
+            if settings is not None:
+                control: JsonObject = {
+                    "id": f"settings.changed:{entry.id}",
+                    "parentId": entry.id,
+                    "kind": "custom",
+                    "data": {"type": "om.settings.changed", "settings": settings},
+                    "side": True,
+                }
+                owner = msgspec.structs.replace(self._policy, role="owner")
+                found.append(admit({**filled, **control, **named}, owner))
+        return [
+            Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry))
+            for entry in found
+        ]
 
     def finish(self, lease: Lease, done: Done) -> Standing:
         """Say that the child is done; return how the delegation ended."""
@@ -199,7 +217,7 @@ class DirectBus:
             lease = self.children.lease(self.tenant, offer.parent, offer.delegation_id, holder)
             self._leases = {id: each for id, each in self._leases.items() if each.is_held}
             self._leases[offer.delegation_id] = lease
-            return lease.claim(lease_ms) and lease.epoch == offer.epoch
+            return lease.claim(offer.epoch, lease_ms)
 
         return await self._locked(claim)
 

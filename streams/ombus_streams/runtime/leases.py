@@ -95,13 +95,16 @@ class Lease:
                         self.handle = after
         return self.handle
 
-    def claim(self, lease_ms: int) -> bool:
-        """Claim what nobody holds, or holds any more; return whether this claim came first."""
+    def claim(self, epoch: int, lease_ms: int) -> bool:
+        """Claim what nobody holds, or holds any more; return whether this claim came first.
+
+        Says nothing when ``epoch`` is not the next one.
+        """
         self.advance()
-        if not self.is_claimable:
-            return False
         held = self.handle.lease
-        self.epoch = 1 if held is None else held.epoch + 1
+        if not self.is_claimable or epoch != (1 if held is None else held.epoch + 1):
+            return False
+        self.epoch = epoch
         self._say(
             "claim",
             DelegationStarted(
