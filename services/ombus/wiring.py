@@ -25,6 +25,7 @@ from ombus_streams.runtime.staff import Staff
 from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.settings import BadSetting, ProcessSettings
+from ombus.wiring_owners import FolderOwners
 
 __all__ = [
     "AlreadyOwned",
@@ -84,7 +85,7 @@ def open_engine(
         with Ownership(settings.folder):
             finish_switch(settings.folder)
     clock = clock or SystemClock()
-    return Engine(
+    engine = Engine(
         settings.folder,
         clock,
         providers or staff_of(settings, clock, os.environ),
@@ -95,6 +96,8 @@ def open_engine(
         watch=watch_of(settings) if owns else None,
         telemetry=telemetry or telemetry_of(settings),
     )
+    engine.interpreter.owners = FolderOwners(settings.folder, clock)
+    return engine
 
 
 def telemetry_of(settings: ProcessSettings) -> Telemetry:

@@ -29,6 +29,7 @@ from ombus.operator.lookup import Lens
 from ombus.operator.sharing import ScopeSharing, asking_of
 from ombus.settings import REDIS_KEY, BadSetting
 from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
+from ombus.wiring_owners import FOLDER
 
 if TYPE_CHECKING:
     from ombus_streams.engine.granter import Granter
@@ -42,8 +43,6 @@ __all__ = [
     "shared_with",
 ]
 
-FOLDER: Final = "grants"
-"""In the data folder: the log of grants, where there is no broker."""
 PREFIX: Final = "OMBUS_REDIS_"
 _FLAGS: Final = ("cluster", "tls")
 

@@ -43,5 +43,20 @@ def test_an_export_of_a_workspace_comes_home_as_it_was(low: Cli, tmp_path: Path)
         assert there_row["entries"] <= here_row["entries"] + 1
 
 
+def test_a_session_of_somebody_gives_nothing_to_one_that_is_nobodys(low: Cli) -> None:
+    low("append", "ann", stdin=said("ann"))
+    low("flush", "--session", "ann")
+    low("scope", "open", "plan", "--session", "ann")
+    assert low("scope", "grant", "plan", "local/bob", "--session", "ann").code == 0
+    Path("ombus.toml").write_text(Path("ombus.toml").read_text() + FUNNEL)
+    low("append", "ann", stdin='{"id": "more", "role": "user", "content": "More."}')
+    low("flush", "--session", "ann")
+    assert links(low) == 0
+    assert "Parked: funnel: other_owner" in low("status", "--session", "ann").out
+    low("append", "bob", stdin=said("bob"))
+    low("flush", "--session", "bob")
+    assert links(low) == 1
+
+
 def links(cli: Cli, *where: object) -> int:
     return cli(*where, "tail", "-n", "200").out.count(" om.sources.linked:")
