@@ -52,7 +52,9 @@ def child(
     ] = 67_108_864,
     grace: Annotated[
         float,
-        typer.Option("--grace-seconds", metavar="S", min=0, help="Between SIGTERM and SIGKILL."),
+        typer.Option(
+            "--grace-seconds", metavar="S", min=0, max=10, help="Between SIGTERM and SIGKILL."
+        ),
     ] = 5.0,
     url: Annotated[
         str | None,

@@ -30,7 +30,7 @@ from ombus.client.child import (
 
 DEFAULT_LEASE_MS: Final = 15_000
 BEATS_PER_LEASE: Final = 3
-GRACE_S: Final = 10.0
+GRACE_S: Final = 15.0
 """How long a function may take to end once it is cancelled."""
 
 Result = TypeVar("Result")

@@ -145,12 +145,14 @@ async def _read(process: Process, task: ChildTask, caps: Caps) -> None:
 
 async def _end(process: Process, grace_seconds: float) -> None:
     """Return once nothing of the program's group is left that minds a signal."""
-    if process.returncode is None:
-        _signal(process, signal.SIGTERM)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(process.wait()), grace_seconds)
-    # The program may have left others behind in its group.
-    _signal(process, signal.SIGKILL)
+    try:
+        if process.returncode is None:
+            _signal(process, signal.SIGTERM)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(process.wait()), grace_seconds)
+    finally:
+        # Also of a program that has ended: it may have left others behind in its group.
+        _signal(process, signal.SIGKILL)
     await process.wait()
 
 
