@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
-from ombus.gateway.app import is_loopback
+from ombus.gateway.addresses import is_loopback
 from ombus.gateway.limits import Limits
 from ombus.gateway.serving import Listening, open_gateway
 from ombus.gateway.tokens import BadToken, Principal, Tokens

@@ -58,7 +58,7 @@ def mcp(
 
     settings = settings_for(context, data, tenant)
     with required("mcp"):
-        from ombus.gateway.app import is_loopback
+        from ombus.gateway.addresses import is_loopback
         from ombus.mcp.server import memory_server, serve_http
     token, bearer = _said(token_file, "--token-file"), _said(bearer_file, "--bearer-file")
     if http and bearer is None and not is_loopback(host):

@@ -8,10 +8,9 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, get_args
 from weakref import WeakValueDictionary
 
@@ -34,11 +33,13 @@ from starlette.responses import Response
 from starlette.routing import Route as Endpoint
 
 from ombus.gateway import appending, reads, scoping, steering
+from ombus.gateway.addresses import is_loopback, is_ours
 from ombus.gateway.calls import Body, Call, Claim, claim_of, query_of
 from ombus.gateway.children import NAMES as CHILDREN
 from ombus.gateway.children import Leasing
 from ombus.gateway.delegating import NAMES as DELEGATING
 from ombus.gateway.delegating import Delegating
+from ombus.gateway.endpoints import merged
 from ombus.gateway.events import tail
 from ombus.gateway.granting import NAMES as GRANTING
 from ombus.gateway.granting import Granting
@@ -113,7 +114,7 @@ class Gateway:
             Endpoint("/metrics", self._metrics),
         ]
         return Starlette(
-            routes=_merged(routes),
+            routes=merged(routes),
             exception_handlers={HTTPException: self._no_route},
             lifespan=self._lifespan,
         )
@@ -124,7 +125,7 @@ class Gateway:
             return claim.vouched
         if self.is_open:
             # A page in a browser may reach a loopback address, also under a name of its own.
-            if not is_loopback(claim.host) or not (claim.origin is None or _is_ours(claim.origin)):
+            if not is_loopback(claim.host) or not (claim.origin is None or is_ours(claim.origin)):
                 return None
             roles = frozenset(get_args(ApiRole))
             tenant = self.host.desk.settings.tenant
@@ -441,47 +442,6 @@ class Gateway:
         if isinstance(error, HTTPException) and is_method:
             response.headers.update(error.headers or {})  # Allow: what can be done here.
         return response
-
-
-def is_loopback(named: str) -> bool:
-    """Say whether a ``Host`` header, or an address to listen on, names this machine itself."""
-    name = named.rpartition("]")[0].lstrip("[") if named.startswith("[") else named.split(":")[0]
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name if named.count(":") < 2 or "[" in named else named).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_ours(origin: str) -> bool:
-    """Say whether a page that calls was served by this machine itself."""
-    return is_loopback(origin.partition("://")[2])
-
-
-def _merged(endpoints: list[Endpoint]) -> list[Endpoint]:
-    """Return the routes such that one path with several methods answers 405 to others only."""
-    by_path: Mapping[str, set[str]] = {each.path: set() for each in endpoints}
-    for each in endpoints:
-        by_path[each.path].update(each.methods or ())
-    found: list[Endpoint] = []
-    for path, methods in by_path.items():
-        same = [each for each in endpoints if each.path == path]
-        if len(same) == 1:
-            found += same
-            continue
-        found.append(Endpoint(path, _by_method(same), methods=sorted(methods - {"HEAD"})))
-    return found
-
-
-def _by_method(endpoints: list[Endpoint]) -> Callable[[Request], Awaitable[Response]]:
-    by_method = {name: each.endpoint for each in endpoints for name in each.methods or ()}
-
-    async def endpoint(request: Request) -> Response:
-        response: Response = await by_method[request.method](request)
-        return response
-
-    return endpoint
 
 
 def _json(answer: msgspec.Struct) -> Response:

@@ -15,7 +15,8 @@ import msgspec
 import structlog
 import uvicorn
 
-from ombus.gateway.app import Gateway, is_loopback
+from ombus.gateway.addresses import is_loopback
+from ombus.gateway.app import Gateway
 from ombus.gateway.hosting import Host
 from ombus.gateway.limits import Limits
 from ombus.gateway.tokens import Tokens
