@@ -23,6 +23,8 @@ from ombus.gateway.serving import (
 )
 from ombus.settings import load_settings
 from ombus.wiring_gateway import Sharing
+from ombus.wiring_grants import RedisConnection
+from ombus_schemas.topics import GRANTS
 
 from tests.gateway.serving import MAX_WAIT_S, Running
 from tests.kafka.world import Place, until
@@ -49,11 +51,19 @@ class Shared(Running):
 
 @contextmanager
 def sharing(
-    place: Place, names: Sequence[str] = ("a", "b"), *, role: str = "all", toml: str = ""
+    place: Place,
+    names: Sequence[str] = ("a", "b"),
+    *,
+    role: str = "all",
+    toml: str = "",
+    grants: str = GRANTS,
+    redis: RedisConnection | None = None,
 ) -> Iterator[list[Shared]]:
     """Serve a place by gateways of these names, until the block ends; each has a share."""
     with ExitStack() as opened:
-        found = [opened.enter_context(one(place, name, role, toml)) for name in names]
+        found = [
+            opened.enter_context(one(place, name, role, toml, grants, redis)) for name in names
+        ]
         joined(found, place.partitions)
         yield found
 
@@ -69,7 +79,14 @@ def joined(gateways: Sequence[Shared], partitions: int) -> None:
 
 
 @contextmanager
-def one(place: Place, name: str, role: str, toml: str = "") -> Iterator[Shared]:
+def one(
+    place: Place,
+    name: str,
+    role: str,
+    toml: str = "",
+    grants: str = GRANTS,
+    redis: RedisConnection | None = None,
+) -> Iterator[Shared]:
     folder = Path(place.folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.toml"
@@ -78,8 +95,16 @@ def one(place: Place, name: str, role: str, toml: str = "") -> Iterator[Shared]:
     listening = Listening(port=0)
     listener = listen(listening)
     address = address_of(listening, listener.getsockname()[1])
-    said = Sharing(instance=name, role=role, topic=place.topic, dead_letters=place.dead_letters)
-    gateway = open_shared_gateway(settings, place.connection, said, address, listening, Limits())
+    said = Sharing(
+        instance=name,
+        role=role,
+        topic=place.topic,
+        dead_letters=place.dead_letters,
+        grants=grants,
+    )
+    gateway = open_shared_gateway(
+        settings, place.connection, said, address, listening, Limits(), redis=redis
+    )
     is_up = threading.Event()
     server = Server(gateway, listening, lambda _: is_up.set())
     thread = threading.Thread(target=lambda: asyncio.run(serve(server, gateway, listener)))

@@ -3,13 +3,31 @@
 import random
 import threading
 import time
+from collections.abc import Collection
+from typing import Protocol
 
-from tests.scopes.history import Verdict
-from tests.scopes.stand import Stand
+from tests.scopes.history import Act, History, Verdict
 
 READS_A_CHANGE = 12
 """Reads of a reader at an owner between two changes there, about."""
 PATIENCE_S = 5.0
+
+
+class Stand(Protocol):
+    """Where grants are given and taken, and scopes are read; each act is kept in ``history``."""
+
+    history: History
+    owners: list[str]
+    readers: list[str]
+
+    @property
+    def askings(self) -> Collection[tuple[str, str]]:
+        """Reader and owner of what may be read."""
+        ...
+
+    def change(self, act: Act, owner: str, *principals: str) -> None: ...
+
+    def read(self, reader: str, owner: str) -> object: ...
 
 
 class Traffic:
