@@ -2,7 +2,7 @@
 
 Decisions are facts of the process that made them, not of a session: a read appends nothing to any
 log, or reading would fork, wake workers and move what it reads. So each node keeps its own, and is
-asked for its own (docs/decisions/0007-access-log.md).
+asked for its own (docs/decisions/0009-shared-scopes.md).
 """
 
 import sqlite3
