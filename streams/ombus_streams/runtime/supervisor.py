@@ -41,7 +41,7 @@ from ombus_streams.supervision.checks import (
     checked,
     slotted,
 )
-from ombus_streams.supervision.decisions import Answer, decide, next_due_ms
+from ombus_streams.supervision.decisions import Answer, Tell, decide, next_due_ms
 from ombus_streams.supervision.events import decided
 from ombus_streams.supervision.handle import Handle, child_session_id, opened, step
 from ombus_streams.supervision.parent import Lineage, Parent, handle_of, open_parents
@@ -50,6 +50,8 @@ SWEEP: Final = timedelta(seconds=1)
 """How often the parents of open delegations are looked after, whether anything was said or not."""
 RETRY: Final = timedelta(seconds=1)
 MAX_TOLD: Final = 100
+MAX_ANSWERS: Final = 8
+"""Requests of a parent that are answered in one go: its deadlines wait for the hook no longer."""
 MAX_ACTING: Final = 32
 """Parents that are acted upon at once."""
 PATIENCE: Final = timedelta(milliseconds=200)
@@ -99,7 +101,6 @@ class Supervisor:
             self._swept_ms = now_ms
             for each in self.folds.values():
                 self._due.update(dict.fromkeys(open_parents(each.rows), 0))
-        n_events = 0
         for key in [key for key, due_ms in self._due.items() if due_ms <= now_ms]:
             fold = self.folds.get(self._log.partition_of(key))
             held = self._held.get(key)
@@ -167,24 +168,24 @@ class Supervisor:
         tenant, _, session = key.decode().partition("/")
         stamp = iso(self._clock.now())
         n_live = parent.n_live
-        drafts: list[Entry] = []
-        for decision in decide(parent, handles, now_ms):
-            if not isinstance(decision, Answer):
-                drafts += [
-                    decided(tenant, session, event, stamp, *decision.parts)
-                    for event in decision.events
-                ]
-                continue
-            handle = handles[decision.delegation_id]
+        decisions = decide(parent, handles, now_ms)
+        drafts = [
+            decided(tenant, session, event, stamp, *decision.parts)
+            for decision in decisions
+            if isinstance(decision, Tell)
+            for event in decision.events
+        ]
+        asked = [each.delegation_id for each in decisions if isinstance(each, Answer)]
+        for handle in (handles[each] for each in asked[:MAX_ANSWERS]):
             grant = await self._judged(key, parent.lineage, handle, n_live)
             if isinstance(grant, Denial):
-                events: Sequence[tuple[str, SupervisionEvent]] = [
-                    (session, _rejected(handle, grant))
-                ]
+                drafts.append(decided(tenant, session, _rejected(handle, grant), stamp))
             else:
                 n_live += 1
-                events = _admitted(tenant, session, handle, grant)
-            drafts += [decided(tenant, under, event, stamp) for under, event in events]
+                drafts += [
+                    decided(tenant, under, event, stamp)
+                    for under, event in _admitted(session, handle, grant)
+                ]
         return drafts
 
     async def _judged(
@@ -281,9 +282,7 @@ def _rejected(handle: Handle, denial: Denial) -> DelegationRejected:
     )
 
 
-def _admitted(
-    tenant: str, session: str, handle: Handle, grant: Grant
-) -> list[tuple[str, SupervisionEvent]]:
+def _admitted(session: str, handle: Handle, grant: Grant) -> list[tuple[str, SupervisionEvent]]:
     """Return what the child session inherits, before anybody may claim it, and the admission."""
     below = child_session_id(handle.id)
     resource_id = f"{session}/{handle.id}/{handle.child_id}"
