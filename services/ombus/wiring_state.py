@@ -40,16 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLD_VERSION",
-    "KAFKA_FOLDER",
     "ROLE_NAMES",
     "StoreError",
     "StoreOwned",
-    "instances",
     "is_in_use",
     "older_folders",
     "open_states",
     "partitions_in",
-    "roles_of",
     "state_folder",
     "still_database",
     "still_rows",
@@ -60,19 +57,6 @@ __all__ = [
 _FOLDER: Final = re.compile(r"(?P<role>[a-z]+)-v(?P<version>\d+)")
 _OLD: Final = ".old"
 _LOCK: Final = "LOCK"
-
-
-def instances(data: Path) -> list[str]:
-    """Return the instances that have folded under ``data``."""
-    folder = data / KAFKA_FOLDER
-    return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-
-
-def roles_of(data: Path, instance: str) -> list[str]:
-    """Return the roles an instance has rows of, in this fold version."""
-    folder = data / KAFKA_FOLDER / instance
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(name for name, version in map(_said, found) if version == FOLD_VERSION)
 
 
 def older_folders(data: Path, instance: str, role: str) -> list[Path]:

@@ -20,10 +20,12 @@ from ombus.cli.app import app
 from ombus.operator.checkpoints import Damaged, Occupied, newest, restore, save
 from ombus.operator.depot import depot_at
 from ombus.operator.errors import Busy
-from ombus.operator.following import follow, rebuild, remove_old
+from ombus.operator.following import CLOSE_ENOUGH, NotCaughtUp, follow, rebuild, remove_old
 from ombus.operator.kafka_verification import NoRows, verify_rows
 from ombus.wiring import SystemClock
 from ombus.wiring_state import partitions_in, still_rows
+from ombus.wiring_state import state_folder as wiring_folder
+from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.kafka.areas import ROWS
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.rocks import Memory
@@ -207,10 +209,12 @@ def test_rows_are_rebuilt_beside_their_worker_and_take_their_place(
             rebuild(data, "a", "all", log)
         handing_over = threading.Timer(0.5, owner.kill)
         handing_over.start()
-        done = rebuild(data, "a", "all", log, wait_seconds=30)
+        code, said = run(place, *asked(place, "rebuild", "--kafka", "--wait", "30"))
         handing_over.join()
-    assert done.records == 0  # The first try had folded all of it.
-    assert done.waited_seconds > 0
+    assert code == 0, said
+    done = json.loads(said)
+    assert done["records"] == 0  # The first try had folded all of it.
+    assert done["waitedSeconds"] > 0
     assert [rows_at(folder, partition) for partition in range(2)] == before
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
 
@@ -291,7 +295,9 @@ def owned(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 def test_a_replica_is_warm_and_its_worker_goes_on_from_there(place: Place, log: KafkaLog) -> None:
     append_all(log, drafts_of(traffic(N_ENTRIES, n_sessions=8)))
-    folder = state_folder(Path(place.folder), "warm", "all")
+    folder, warm = state_folder(Path(place.folder), "warm", "all"), ("--instance", "warm")
+    code, said = run(place, *asked(place, "replica", "--until-caught-up"), *warm)
+    assert (code, json.loads(said)["lag"]) == (0, 0), said
     stop = threading.Event()
     following = threading.Thread(
         target=lambda: follow(folder, log, [0, 1], stop, role="all"), daemon=True
@@ -307,6 +313,41 @@ def test_a_replica_is_warm_and_its_worker_goes_on_from_there(place: Place, log: 
     assigned = child.events("partitions.assigned")
     assert child.stop() == 0
     assert sum(int(str(each["n_behind"])) for each in assigned) == 0
+
+
+def test_old_rows_stay_until_the_new_ones_are_there(tmp_path: Path) -> None:
+    with closing(SqliteLog(tmp_path / "log", SystemClock(), partitions=1)) as log:
+        log.append(drafts_of(traffic(CLOSE_ENOUGH + 100, n_sessions=4)))
+        old = wiring_folder(tmp_path, "a", "all").with_name(f"all-v{older_version.VERSION}")
+        with closing(RocksState(old)) as state:
+            state.store(0)
+        with pytest.raises(NotCaughtUp, match="has no rows of partition 0"):
+            remove_old(tmp_path, "a", "all", log)
+        with closing(RocksState(wiring_folder(tmp_path, "a", "all"))) as state:
+            state.store(0)
+        with pytest.raises(NotCaughtUp, match="records behind"):
+            remove_old(tmp_path, "a", "all", log)
+        assert rebuild(tmp_path, "a", "all", log).lag == 0
+        assert remove_old(tmp_path, "a", "all", log) == [old]
+        assert not old.exists()
+
+
+def test_rows_are_rebuilt_from_a_checkpoint_and_fold_the_rest(tmp_path: Path) -> None:
+    with closing(SqliteLog(tmp_path / "log", SystemClock(), partitions=1)) as log:
+        entries = drafts_of(traffic(400, n_sessions=4))
+        log.append(entries[:300])
+        rebuild(tmp_path, "a", "all", log)
+        folder = wiring_folder(tmp_path, "a", "all")
+        depot = depot_at(str(tmp_path / "depot"))
+        save(depot, folder, "all", "t", SystemClock().now())
+        log.append(entries[300:])
+        whole = rebuild(tmp_path, "b", "all", log)
+        part = rebuild(tmp_path, "c", "all", log, depot=depot)
+        assert (whole.from_checkpoint, whole.records) == (0, 401)
+        assert (part.from_checkpoint, part.records) == (1, 100)
+        assert rows_at(wiring_folder(tmp_path, "c", "all"), 0) == rows_at(
+            wiring_folder(tmp_path, "b", "all"), 0
+        )
 
 
 def lag_of(folder: Path, log: KafkaLog) -> int:
