@@ -29,7 +29,7 @@ from ombus_schemas.topics import GRANTS
 from tests.gateway.serving import MAX_WAIT_S, Running
 from tests.kafka.world import Place, until
 
-JOIN_SECONDS: Final = 60.0
+JOIN_SECONDS: Final = 120.0
 """A group without members waits for more of them first, and busy machines are slow."""
 ROOT: Final = Path(__file__).parents[2]
 SESSIONS: Final = 200
