@@ -4,6 +4,7 @@ Prints an own read beside shared ones (median and p99; quiet, and while entries 
 what happens when Redis is stopped, and when it is wiped.
 """
 
+import argparse
 import statistics
 import tempfile
 import threading
@@ -30,6 +31,9 @@ ENTRIES_A_SECOND = 1_000
 
 
 def main() -> None:
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--reads", type=int, default=N_READS)
+    n_reads = asked.parse_args().reads
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with tempfile.TemporaryDirectory(prefix="ombus-cost-") as place:
         folder = Path(place)
@@ -37,14 +41,14 @@ def main() -> None:
         server = Server(folder / "redis")
         stand = Stand(folder, cluster.bootstrap, server.url, n_granters=1)
         try:
-            _measure(stand, server)
+            _measure(stand, server, n_reads)
         finally:
             stand.close()
             server.kill()
             dev_kafka.down(folder / "kafka", wipe=True)
 
 
-def _measure(stand: Stand, server: Server) -> None:
+def _measure(stand: Stand, server: Server, n_reads: int) -> None:
     peers = [f"p{n}" for n in range(N_PEERS)]
     make_sessions(stand.engine, peers)
     rows = RowBranches(stand.engine.reading)
@@ -65,10 +69,10 @@ def _measure(stand: Stand, server: Server) -> None:
         (f"shared read, {N_PEERS + 1} branches", lambda: own(reads.resolve(many))),
     ]
     for name, read in kinds:
-        print(f"quiet: {name}: {_times(read)}")
+        print(f"quiet: {name}: {_times(read, n_reads)}")
     with Appending(stand) as appending:
         for name, read in kinds:
-            print(f"at {ENTRIES_A_SECOND:,} entries/s: {name}: {_times(read)}")
+            print(f"at {ENTRIES_A_SECOND:,} entries/s: {name}: {_times(read, n_reads)}")
     print(f"appended meanwhile: {appending.n_entries / appending.seconds:,.0f} entries/s")
     server.kill()
     began = time.perf_counter()
@@ -76,7 +80,7 @@ def _measure(stand: Stand, server: Server) -> None:
     print(
         f"Redis stopped: {len(shared.observations)} shared, denied as "
         f"{stand.decisions.last().access.reason} in {time.perf_counter() - began:.3f} s; own: "
-        f"{_times(own)}"
+        f"{_times(own, n_reads)}"
     )
     server.start()
     wait_until(lambda: len(reads.resolve(one).observations) == 1)
@@ -102,9 +106,9 @@ def _wipe(stand: Stand, server: Server, reads: SharedReads) -> None:
     )
 
 
-def _times(read: Callable[[], None]) -> str:
+def _times(read: Callable[[], None], n_reads: int) -> str:
     found: list[float] = []
-    for _ in range(N_READS):
+    for _ in range(n_reads):
         began = time.perf_counter()
         read()
         found.append((time.perf_counter() - began) * 1_000)

@@ -26,7 +26,7 @@ class SharedBranch(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that opened the scope; ``None``: it was never opened there."""
     observations: tuple[Observation, ...] = ()
     reflections: tuple[Reflection, ...] = ()
-    """Bound to the scope, in ledger order, and active."""
+    """Bound to the scope, in ledger order; what is dropped, too: recall finds it (S19)."""
     refs: tuple[str, ...] = ()
     """Everything bound to the scope."""
     dropped_ids: tuple[str, ...] = ()
@@ -50,12 +50,12 @@ def shared_branch(
     bound = frozenset(refs)
     observed = tuple(
         row.item
-        for row in observations(session, leaf, *ACTIVE)
+        for row in observations(session, leaf, *ACTIVE, "dropped")
         if observation_ref(row.item.id) in bound
     )
     reflected = tuple(
         row.item
-        for row in reflections(session, leaf, "visible")
+        for row in reflections(session, leaf, "visible", "hidden")
         if reflection_ref(row.item.id) in bound
     )
     dropped: list[str] = []
