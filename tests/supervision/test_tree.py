@@ -10,6 +10,7 @@ from ombus_schemas.delegating import DelegateRequest, TreeAnswer, TreeNode
 from ombus_schemas.entries import Ownership
 
 from tests.cli.conftest import Cli, cli, folder
+from tests.gateway.serving import running
 
 __all__ = ["cli", "folder"]
 
@@ -64,3 +65,13 @@ def test_the_command_reads_what_was_folded_and_ends_with_the_last_delegation(
 @pytest.mark.parametrize("name", ["boss", "no/such/name"])
 def test_nothing_to_draw_is_misuse(cli: Cli, name: str) -> None:
     assert cli("tree", name).code == 2
+
+
+def test_the_same_is_drawn_through_a_gateway(cli: Cli, folder: Path) -> None:
+    with running(folder, toml="[supervision.children.scout]\n") as gateway:
+        asked = {"childId": "nobody", "input": "look"}
+        gateway.post("boss/delegations", {**asked, "mode": "sync"})
+        drawn = cli("tree", "boss", "--url", gateway.url, "--follow").out
+        assert "nobody rejected  (allow_list)" in drawn
+        assert drawn == cli("tree", "boss").out
+    assert cli("tree", "boss", "--url", "http://127.0.0.1:9").code == 3

@@ -1,7 +1,10 @@
 """``ombus tree SESSION``: the delegations below a session as they stand."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -10,7 +13,9 @@ from ombus.cli.output import say, say_json
 from ombus.cli.shell import settings_for
 
 if TYPE_CHECKING:
-    from ombus_schemas.delegating import TreeAnswer, TreeNode
+    from ombus_schemas.delegating import SummaryAnswer, TreeAnswer, TreeNode
+
+    from ombus.settings import ProcessSettings
 
 MAX_TEXT: Final = 60
 REFRESH_S: Final = 0.5
@@ -22,23 +27,54 @@ def tree(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print it again whenever it has changed.")
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="A gateway, instead of the data folder."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Holds the gateway's token."),
+    ] = None,
     json: Json = False,
     data: Data = None,
 ) -> None:
     """Draw the delegations below a session: states, usage, last milestones, and a summary.
 
-    Reads what whoever supervises the folder has folded (`ombus up`, `ombus serve`); it changes
-    nothing. `--follow` ends when everything is over.
+    Reads what whoever supervises has folded (`ombus up`, `ombus serve`, on Kafka a gateway); it
+    changes nothing. `--follow` ends when everything is over.
     """
     import time
 
+    settings = settings_for(context, data)
+    token = None if token_file is None else token_file.expanduser().read_text("utf-8").strip()
+    reading = _folder(settings, session) if url is None else _gateway(url, token, session)
+    with reading as read:
+        shown: TreeAnswer | None = None
+        while True:
+            found, summary = read()
+            if found != shown:
+                if json:
+                    say_json(found)
+                else:
+                    for line in (*lines_of(found), *_sums(summary)):
+                        say(line)
+                shown = found
+            if not follow or all(_is_over(node) for node in found.nodes):
+                return
+            time.sleep(REFRESH_S)
+
+
+Read: TypeAlias = "Callable[[], tuple[TreeAnswer, SummaryAnswer]]"
+
+
+@contextmanager
+def _folder(settings: "ProcessSettings", session: str) -> Iterator[Read]:
     from ombus_schemas.ids import is_key_part, session_key
 
     from ombus.operator.delegations import Delegations
     from ombus.operator.errors import NoData, NoSession
     from ombus.wiring_supervision import has_delegations
 
-    settings = settings_for(context, data)
     tenant, slash, name = session.rpartition("/")
     tenant = tenant if slash else settings.tenant
     if not is_key_part(tenant) or not is_key_part(name):
@@ -47,24 +83,37 @@ def tree(
         raise NoData(settings.folder)
     key = session_key(tenant, name)
     with Delegations(settings, drives=False) as delegations:
-        shown: TreeAnswer | None = None
-        while True:
-            found = delegations.tree(key)
-            if found != shown:
-                if json:
-                    say_json(found)
-                else:
-                    for line in lines_of(found):
-                        say(line)
-                    for row in delegations.summary(key).children:
-                        say(
-                            f"{row.child_id}: {row.attempts} attempts, {row.retries} retries, "
-                            f"{row.failures} failures, radius {row.failure_radius}, {row.outcome}"
-                        )
-                shown = found
-            if not follow or all(_is_over(node) for node in found.nodes):
-                return
-            time.sleep(REFRESH_S)
+        yield lambda: (delegations.tree(key), delegations.summary(key))
+
+
+@contextmanager
+def _gateway(url: str, token: str | None, session: str) -> Iterator[Read]:
+    import asyncio
+
+    from ombus.client import Client, OmbusError
+    from ombus.client.delegations import Delegations
+    from ombus.operator.errors import OperatorError
+
+    async def ask() -> "tuple[TreeAnswer, SummaryAnswer]":
+        async with Client(url, token, retry_seconds=5) as client:
+            children = Delegations(client, session)
+            return await children.tree(), await children.summary()
+
+    def read() -> "tuple[TreeAnswer, SummaryAnswer]":
+        try:
+            return asyncio.run(ask())
+        except OmbusError as error:
+            raise OperatorError(f"{url}: {error}") from error
+
+    yield read
+
+
+def _sums(summary: "SummaryAnswer") -> list[str]:
+    return [
+        f"{row.child_id}: {row.attempts} attempts, {row.retries} retries, "
+        f"{row.failures} failures, radius {row.failure_radius}, {row.outcome}"
+        for row in summary.children
+    ]
 
 
 def lines_of(answer: "TreeAnswer") -> list[str]:
