@@ -23,6 +23,7 @@ from ombus_streams.runtime.grants import (
     GrantsUnavailable,
     Watermark,
 )
+from ombus_streams.runtime.metrics import GRANT_DENIALS, Tally
 from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
 
@@ -208,9 +209,11 @@ def test_a_store_that_cannot_say_denies(world: World, kind: str) -> None:
         "away": Away(),
     }
     store = stores[kind]
-    reads = SharedReads(world.log, store, world.branches, world.access, SystemClock(), QUICK)
+    tally = Tally()
+    reads = SharedReads(world.log, store, world.branches, world.access, SystemClock(), QUICK, tally)
     assert markers(reads.resolve(asking(world.engine, "reader", "owner"))) == set()
     assert world.last().access.reason == "unavailable"
+    assert tally.counted(GRANT_DENIALS) == {("unavailable",): 1}
 
 
 class NoEnd:

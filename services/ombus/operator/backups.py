@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from ombus.operator.errors import Misaddressed
 from ombus.operator.verification import Verification, verify_folder
 from ombus.settings import ProcessSettings
 from ombus.wiring import Engine, open_engine
+
+BESIDE: Final = ("access.db", "grants/log.db")
+"""What shared scopes leave in a data folder, if there are any."""
 
 Tell = Callable[[int, int], None]
 
@@ -43,9 +47,11 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     """
     if folder.exists() and any(folder.iterdir()):
         raise NotEmpty(folder)
+    # Grants last: a revocation is in the copy if it came before the end of it.
+    beside = [engine.folder / name for name in BESIDE if (engine.folder / name).is_file()]
     copies = [
         (path, folder / path.relative_to(engine.folder))
-        for path in (engine.state.path, engine.dead_letters.path, engine.log.path)
+        for path in (engine.state.path, engine.dead_letters.path, engine.log.path, *beside)
     ]
     for done, (source, target) in enumerate(copies):
         tell(done, len(copies))
