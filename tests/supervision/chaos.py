@@ -34,7 +34,7 @@ from ombus_schemas.entries import Ownership
 from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject
 
-from tests.supervision.refold import check_fold, summed
+from tests.supervision.refold import all_summed, check_fold
 
 TENANT: Final = "acme"
 OWNER: Final = Ownership(account_id="a", user_id="u")
@@ -147,11 +147,11 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         """Compare rows and summaries with the log; return how the delegations ended."""
         settings = self.settings()
         asyncio.run(catch_up(settings))
+        keys = [session_key(TENANT, session) for session in sessions]
         with self.delegations("driver") as delegations:
-            for session in sessions:
-                key = session_key(TENANT, session)
+            for key, rows in all_summed(settings.folder, keys).items():
                 told = [msgspec.to_builtins(row) for row in delegations.summary(key).children]
-                folded = [msgspec.to_builtins(row) for row in summed(settings.folder, key)]
+                folded = [msgspec.to_builtins(row) for row in rows]
                 assert [*map(_stated, told)] == [*map(_stated, folded)]
         return check_fold(settings.folder)
 

@@ -1,6 +1,8 @@
 """The folded state of a folder's delegations against a fresh fold of its log."""
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ombus_schemas.codec import decode_record
@@ -54,18 +56,28 @@ def check_fold(folder: Path) -> Counter[str]:
 
 def summed(folder: Path, key: bytes) -> tuple[ChildSummary, ...]:
     """Return the summary of a parent from nothing but the log."""
+    return all_summed(folder, [key])[key]
+
+
+def all_summed(folder: Path, keys: Sequence[bytes]) -> dict[bytes, tuple[ChildSummary, ...]]:
+    """Return the summaries of parents from nothing but the log, which is folded once."""
     log = SqliteLog(folder / "supervision", ManualClock(), topic=SUPERVISION)
-    tenant = key.decode().partition("/")[0]
     fresh = {each: MemoryRows() for each in range(log.partitions)}
 
-    def children(below: str) -> list[Handle]:
-        child = session_key(tenant, below)
-        return [*handles_of(fresh[log.partition_of(child)], child)]
+    def rows_of(key: bytes) -> MemoryRows:
+        return fresh[log.partition_of(key)]
+
+    def below(tenant: str, session: str) -> list[Handle]:
+        child = session_key(tenant, session)
+        return [*handles_of(rows_of(child), child)]
 
     try:
         for partition, rows in fresh.items():
             fold_all(log, partition, rows, all_over=False)
-        return summary(parent_of(fresh[log.partition_of(key)], key), children)
+        return {
+            key: summary(parent_of(rows_of(key), key), partial(below, key.decode().split("/")[0]))
+            for key in keys
+        }
     finally:
         log.close()
 
