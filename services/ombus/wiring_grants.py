@@ -20,6 +20,7 @@ from ombus_streams.engine.redis.connection import BadRedis, RedisConnection
 from ombus_streams.memory.shared import SharedMemory
 from ombus_streams.runtime.grant_fold import GrantFolds
 from ombus_streams.runtime.grants import Branches, GrantStore
+from ombus_streams.runtime.metrics import Tally
 from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
@@ -62,7 +63,8 @@ def open_sharing(desk: Desk) -> ScopeSharing:
         folds = GrantFolds(log)
         # The engine of a desk changes when the desk takes the folder over.
         branches = RowBranches(lambda key: desk.engine.reading(key))
-        reads = SharedReads(log, folds, branches, access, desk.clock)
+        tally = desk.engine.telemetry.tally
+        reads = SharedReads(log, folds, branches, access, desk.clock, tally=tally)
         return ScopeSharing(log, access, reads, folds, opened.pop_all().close)
 
 
@@ -86,6 +88,7 @@ def open_kafka_sharing(
     branches: Branches,
     clock: Clock,
     topic: str = GRANTS,
+    tally: Tally | None = None,
 ) -> ScopeSharing:
     """Return the sharing of a gateway on Kafka; ``folder`` keeps its access log.
 
@@ -112,7 +115,7 @@ def open_kafka_sharing(
             maps = RedisMaps(redis)
             opened.callback(maps.close)
             store = maps
-        reads = SharedReads(ends, store, branches, access, clock)
+        reads = SharedReads(ends, store, branches, access, clock, tally=tally)
         return ScopeSharing(log, access, reads, folds, opened.pop_all().close)
 
 

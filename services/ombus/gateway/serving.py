@@ -106,8 +106,9 @@ def open_shared_gateway(
     def scopes() -> ScopeSharing:
         branches = GatewayBranches(host, engine, peers, address)
         return open_kafka_sharing(
-            connection, redis, settings.folder, branches, host.desk.clock, sharing.grants
-        )
+            connection, redis, settings.folder, branches, host.desk.clock, sharing.grants,
+            engine.telemetry.tally,
+        )  # fmt: skip
 
     return Gateway(
         host,

@@ -37,6 +37,7 @@ from ombus_streams.runtime.grants import (
     GrantStore,
     GrantsUnavailable,
 )
+from ombus_streams.runtime.metrics import GRANT_DENIALS, Tally
 from ombus_streams.runtime.ports import Clock
 
 MAX_WAIT: Final = timedelta(seconds=2)
@@ -75,7 +76,9 @@ class SharedReads:
         access: AccessLog,
         clock: Clock,
         max_wait: timedelta = MAX_WAIT,
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally or Tally()
         self._log, self._store, self._branches = log, store, branches
         self._access, self._clock, self._max_wait = access, clock, max_wait
 
@@ -102,6 +105,9 @@ class SharedReads:
         decisions, resolved = shared.resolve(
             asking.declared, asking.session_id, asking.scope_map, supplies
         )
+        for decision in decisions:
+            if decision.reason is not None:
+                self._tally.add(GRANT_DENIALS, decision.reason)
         if not self._logged(asking, decisions):
             return SharedMemory()
         return shared.merge(resolved)
