@@ -12,7 +12,7 @@ from tests.scopes.traffic import Traffic
 from tests.support.brokers import Service
 
 N_READS = 150
-MAX_SECONDS = 10.0
+MAX_SECONDS = 6.0
 
 
 def test_no_gateway_serves_what_another_has_revoked(

@@ -20,7 +20,7 @@ from tests.scopes.traffic import Traffic
 from tests.support.brokers import Service
 
 N_READS = 2_000
-MAX_SECONDS = 12.0
+MAX_SECONDS = 8.0
 """A busy machine reads less; what it has read is judged all the same."""
 N_MUTATED = 10_000
 
