@@ -7,7 +7,6 @@ from msgspec import UNSET, Meta, UnsetType, field
 from ombus_schemas.api import Api, OwnId, Read
 from ombus_schemas.jsontext import JsonObject
 
-
 ScopeId = Annotated[str, Meta(pattern=r"^(?!.*\.\.)[A-Za-z0-9._:/-]{1,128}$")]
 BindRef = Annotated[str, Meta(pattern="^(?:om|reflection):[a-f0-9]{12}$")]
 
