@@ -73,6 +73,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Cluster | None = None
     outage_seconds: float = 60.0
     load_seconds: float = 5.0
+    per_second: int = 120
+    """Entries."""
 
 
 class Round:
@@ -176,7 +178,7 @@ class Round:
         return self._tale(kind, drafts, caught_up, n_forged)
 
     def _feed(self) -> Feed:
-        return Feed(self.log, n_sessions=24, seed=self.number, per_second=120)
+        return Feed(self.log, n_sessions=24, seed=self.number, per_second=self.ground.per_second)
 
     def _has_folded(self, instance: str) -> bool:
         self.revive()
