@@ -25,7 +25,8 @@ _STATEMENTS: Final = 64
 _PAGE_BYTES: Final = 8 * 1024
 """Of a new file. A batch spreads over some hundred pages, and each costs two writes and a copy;
 SQLite's 4 KiB hold five entries, too (a tenth of a batch's time, measured)."""
-_CACHE_KIB: Final = 32 * 1024
+_CACHE_KIB: Final = 16 * 1024
+"""What a connection may keep of the file, however many sessions are cold."""
 _CHECKPOINT_PAGES: Final = 4_000
 """WAL pages before they are copied into the file. SQLite's 1,000 copies a page that many batches
 touch four times as often: a third of the rows per second (measured, 1,000 rows a batch)."""
