@@ -97,6 +97,8 @@ def _parameter(param: Param) -> JsonObject:
     if param.type in ("integer", "number"):
         schema["minimum"] = -MAX_NUMBER if param.minimum is None else param.minimum
         schema["maximum"] = MAX_NUMBER
+    if param.pattern is not None:
+        schema["pattern"] = param.pattern
     if param.one_of:
         schema["enum"] = list(param.one_of)
     return {

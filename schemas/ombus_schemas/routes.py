@@ -32,6 +32,7 @@ class Param(msgspec.Struct, frozen=True):
     required: bool = False
     one_of: tuple[str, ...] = ()
     """What a string may be; empty: anything."""
+    pattern: str | None = None
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +141,13 @@ SHARING: Final = (
         roles=_READERS,
         answer=grant_api.ShareAnswer,
         params=(
-            Param("scope", "string", "The scope.", required=True),
+            Param(
+                "scope",
+                "string",
+                "The scope.",
+                required=True,
+                pattern=r"^(?!.*\.\.)[A-Za-z0-9._:/-]{1,128}$",
+            ),
             Param("memory", "string", "Also the sources of this memory."),
         ),
     ),

@@ -33,7 +33,8 @@ def what_fits_is_read(
 
 def _is_whole_by_the_schema_alone(body: object, detail: str) -> bool:
     """Say whether the field that does not fit is ``1.0``: a JSON Schema takes it for an integer."""
-    found = body
-    for name in detail.partition("`$.")[2].rstrip("`").split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return isinstance(found, float) and found.is_integer()
+    found = [body]
+    for name in detail.partition("`$.")[2].rstrip("`").replace("[...]", ".*").split("."):
+        held = [each for each in found if isinstance(each, dict)]
+        found = [value for each in held for key, value in each.items() if name in ("*", key)]
+    return any(isinstance(each, float) and each.is_integer() for each in found)
