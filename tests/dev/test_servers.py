@@ -3,6 +3,8 @@
 import json
 import socket
 from pathlib import Path
+from unittest import mock
+from uuid import UUID
 
 import pytest
 from ombus.cli.app import app
@@ -77,3 +79,10 @@ def test_kafka_comes_up_again_with_the_same_ports_and_a_second_listener(
 def test_a_folder_without_a_cluster_has_nothing_to_stop(tmp_path: Path) -> None:
     assert kafka.down(tmp_path) == 0
     assert kafka.find(tmp_path) is None
+
+
+def test_no_cluster_id_looks_like_an_option() -> None:
+    """One random id in 64 begins with a dash, which ``kafka-storage`` reads as an option."""
+    dashed, fine = bytes([0xF8] * 16), bytes(16)
+    with mock.patch("uuid.uuid4", side_effect=[UUID(bytes=dashed), UUID(bytes=fine)]):
+        assert kafka._cluster_id() == "A" * 22

@@ -128,7 +128,7 @@ def _make(folder: Path, n_brokers: int, security: Security | None) -> Cluster:
     cluster = Cluster(
         folder=str(folder),
         version=kafka_version(),
-        cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("="),
+        cluster_id=_cluster_id(),
         brokers=brokers,
     )
     with ThreadPoolExecutor(len(brokers)) as pool:
@@ -136,6 +136,14 @@ def _make(folder: Path, n_brokers: int, security: Security | None) -> Cluster:
     # Last: a folder without it was never finished and is made anew.
     (folder / _STATE).write_bytes(msgspec.json.encode(cluster))
     return cluster
+
+
+def _cluster_id() -> str:
+    """Return a random id; Kafka's tools take one that begins with ``-`` for an option."""
+    while True:
+        found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not found.startswith("-"):
+            return found
 
 
 def _format(cluster: Cluster, broker: Broker, security: Security | None) -> None:
