@@ -119,7 +119,7 @@ def test_the_same_grant_twice_says_nothing_new_and_a_revocation_always_does(
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({"scopeId": "release", "principals": ["rival/writer"]}, 400, "bad_request"),
+        ({"scopeId": "release", "principals": ["rival/writer"]}, 409, "scope_refused"),
         ({"scopeId": "release", "principals": []}, 400, "bad_request"),
         ({"scopeId": "release", "principals": [" padded "]}, 400, "bad_request"),
         ({"scopeId": "..", "principals": ["writer"]}, 400, "bad_request"),

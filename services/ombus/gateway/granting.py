@@ -30,6 +30,7 @@ from ombus.operator.granting import (
     BadGrant,
     GrantLimit,
     NotTheOwner,
+    OtherTenant,
     Wanted,
     access_rows,
     carry_out,
@@ -110,7 +111,7 @@ class Granting:
             raise ApiError("scope_limit", str(error)) from error
         except NotTheOwner as error:
             raise ApiError("not_the_owner", "whoever granted first owns them") from error
-        except ScopeRefused as error:
+        except (OtherTenant, ScopeRefused) as error:
             raise ApiError("scope_refused", str(error)) from error
 
     def _share(self, call: Call) -> ShareAnswer:

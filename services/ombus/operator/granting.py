@@ -37,8 +37,14 @@ LOCAL: Final = "local"
 Act = Literal["grant", "revoke"]
 
 
+class OtherTenant(Misaddressed):
+    """A principal that is a session of another tenant: nothing is shared across tenants."""
+
+    code = "other_tenant"
+
+
 class BadGrant(Misaddressed):
-    """A principal, a scope or an id that is none, or one of another tenant."""
+    """A principal, a scope or an id that is none."""
 
     code = "bad_grant"
 
@@ -76,8 +82,8 @@ def carry_out(desk: Desk, sharing: ScopeSharing, key: bytes, wanted: Wanted) -> 
     """Append what is new, and say who may read the scope now.
 
     Raises:
-        BadGrant, GrantLimit, NotTheOwner, ScopeRefused, NoLeaf: nothing was appended; only
-            ``NotTheOwner`` may also come after the append, which then counts for nothing.
+        BadGrant, OtherTenant, GrantLimit, NotTheOwner, ScopeRefused, NoLeaf: nothing was appended;
+            only ``NotTheOwner`` may also come after the append, which then counts for nothing.
         Rejected, StorageError, BrokerError: see their way out.
     """
     tenant, _, session_id = key.decode().partition("/")
@@ -157,7 +163,7 @@ def _principal(name: str, tenant: str) -> str:
     """Return the session a principal names. Across tenants nothing is ever shared."""
     where, slash, session_id = name.rpartition("/")
     if slash and where != tenant:
-        raise BadGrant(f"{name} is a session of another tenant: share within {tenant} only")
+        raise OtherTenant(f"{name} is a session of another tenant: share within {tenant} only")
     return session_id if slash else name
 
 
