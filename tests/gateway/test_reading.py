@@ -172,6 +172,7 @@ def read_tail(served: Running, session: str, last: str) -> str:
     ("params", "status", "code"),
     [
         ({"asOf": "nonsense"}, 400, "bad_position"),
+        ({"asOf": f"0123456789abcdef:1:{'9' * 5_000}"}, 400, "bad_position"),
         ({"asOf": "0123456789abcdef:0:1"}, 410, "position_gone"),
         ({"atLeast": "0123456789abcdef:0:1"}, 410, "position_gone"),
         ({"leaf": "nobody"}, 404, "no_leaf"),

@@ -4,6 +4,7 @@ Sizes are those of a default run; ``OMBUS_TEST_GATEWAY_PAIRS`` makes the pairs f
 """
 
 import os
+import socket
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from ombus.gateway.peers import PRINCIPAL, SIGNATURE, Peers
 from ombus.gateway.problems import UNTOUCHED
 from ombus.gateway.tokens import Principal
 
+from tests.gateway.serving import MAX_WAIT_S
 from tests.gateway.sharing import Shared, sessions_by_owner, sharing
 from tests.kafka.world import Place, make_place
 from tests.support.brokers import Service
@@ -61,6 +63,23 @@ def test_a_session_answers_the_same_through_whichever_gateway(both: list[Shared]
             assert [each.headers["ombus-answered-by"] for each in answers] == [owner, owner]
             assert answers[0].content == answers[1].content
             assert answers[0].headers["etag"] == answers[1].headers["etag"]
+
+
+@pytest.mark.parametrize("query", [b'leaf="x"', b"leaf=<x>", b"leaf=x#y"])
+def test_what_a_url_should_quote_is_answered_wherever_it_is_asked(
+    both: list[Shared], query: bytes
+) -> None:
+    """What is signed is what goes over the wire, which the HTTP library may have quoted."""
+    both[0].append("quoted", "here")
+    for each in both:
+        host, _, port = each.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), MAX_WAIT_S) as caller:
+            lines = (b"GET /v1/sessions/quoted/context?" + query + b" HTTP/1.1", b"Host: 127.0.0.1")
+            caller.sendall(b"\r\n".join((*lines, b"Connection: close", b"", b"")))
+            said = caller.makefile("rb").read()
+        assert (b" 404 " in said.split(b"\r\n")[0] and b"no_leaf" in said) or (
+            b" 400 " in said.split(b"\r\n")[0] and b"bad_request" in said
+        ), said
 
 
 def test_ids_count_once_whichever_gateway_they_come_through(both: list[Shared]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import msgspec
@@ -226,14 +227,14 @@ class Router:
             is_late = not is_patient and self._engine.has_replicas and _now() > silent_at
             return now is not None and now.address == owner.address and not is_late
 
-        target = target_of(request)
+        url = _url(owner, request)
         headers = {
             name: value for name in _PASSED_ON if (value := request.headers.get(name)) is not None
         }
         asked = self._http.build_request(
             request.method,
-            httpx.URL(owner.address).copy_with(raw_path=target),
-            headers={**headers, **self.peers.signed(request.method, target, principal)},
+            url,
+            headers={**headers, **self.peers.signed(request.method, url.raw_path, principal)},
             content=body,
         )
         answer = await _while(is_owner, self._http.send(asked, stream=True))
@@ -266,9 +267,8 @@ class Router:
             except NotServed:
                 return nothing
             return _Part(before & self._engine.served, answer)
-        target = target_of(request)
-        url = httpx.URL(owner.address).copy_with(raw_path=target)
-        headers = self.peers.signed("GET", target, principal)
+        url = _url(owner, request)
+        headers = self.peers.signed("GET", url.raw_path, principal)
         try:
             said = await self._http.get(url, headers=headers, timeout=FIND_SECONDS)
         except httpx.TransportError:
@@ -314,3 +314,19 @@ async def _while(holds: Callable[[], bool], work: Awaitable[Found]) -> Found:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _url(owner: Owner, request: Request) -> httpx.URL:
+    """Return the request's own target at the owner, quoted as it goes over the wire.
+
+    Raises:
+        ApiError: ``bad_request``: it cannot be written as a URL, or means another one there.
+    """
+    target = target_of(request)
+    try:
+        url = httpx.URL(owner.address).copy_with(raw_path=target)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ApiError("bad_request", "path or query is no URL: quote it") from error
+    if unquote_to_bytes(url.raw_path) != unquote_to_bytes(target):
+        raise ApiError("bad_request", "the path is no plain one: quote it")
+    return url

@@ -1,5 +1,6 @@
 """Which session, which leaf, as of when: what every read and every request must settle first."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -27,6 +28,7 @@ from ombus.operator.errors import (
 )
 
 INVALIDATED: Final = "om.sources.invalidated"
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class Lens(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ def looking(
 def _position(desk: Desk, key: bytes, text: str) -> Position:
     log = desk.engine.log
     parts = text.rsplit(":", 2)
-    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
+    if len(parts) != 3 or not all(_NUMBER.fullmatch(each) for each in parts[1:]):
         raise BadPosition(text, "is no <incarnation>:<partition>:<offset>")
     incarnation, partition, offset = parts[0], int(parts[1]), int(parts[2])
     if incarnation != log.incarnation:
