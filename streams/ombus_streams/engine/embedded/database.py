@@ -24,7 +24,7 @@ _SWITCH_PAUSE_S: Final = 0.005
 _STATEMENTS: Final = 64
 _PAGE_BYTES: Final = 8 * 1024
 """Of a new file. A batch spreads over some hundred pages, and each costs two writes and a copy;
-SQLite's 4 KiB hold five entries, too (a tenth of a batch's time, measured)."""
+SQLite's 4 KiB hold no more than five entries."""
 _CACHE_KIB: Final = 16 * 1024
 """What a connection may keep of the file, however many sessions are cold."""
 _CHECKPOINT_PAGES: Final = 4_000
