@@ -4,7 +4,7 @@ Bodies are strict where we write and lenient where we read: fields of a later re
 over, a field of the wrong type makes the body count as absent, never as an error.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -37,7 +37,9 @@ ScopeId = Annotated[
 ]
 BindRef = Annotated[str, Meta(extra_json_schema={"pattern": "^(om|reflection):[a-f0-9]{12}$"})]
 PrincipalId = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
-Count = Annotated[int, Meta(ge=0)]
+MAX_COUNT: Final = 2**53
+"""What every reader of JSON holds exactly; a row holds 64 bits, JSON numbers have no bound."""
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 
 
 def tag_of(body: type[Body]) -> str:

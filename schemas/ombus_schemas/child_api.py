@@ -1,15 +1,18 @@
 """Children over HTTP: what waits for one, and the lease under which it works."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ombus_schemas.api import Api
-from ombus_schemas.bodies import Count
+from ombus_schemas.bodies import MAX_COUNT, Count
 from ombus_schemas.supervision import Lifetime, Permission, ReportPolicy
 
 Standing = Literal["held", "lost", "finished", "failed", "cancelled", "rejected"]
 """Where a holder stands: it runs the child, somebody else may, or how the delegation ended."""
+Epoch = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+"""Of a lease: no child speaks under 0, which is the host's."""
 
 
 class Offer(Api, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ class ClaimRequest(Api, frozen=True, kw_only=True):
     parent: str
     holder: str
     """A text that no other process uses."""
-    epoch: Count
+    epoch: Epoch
     lease_ms: Count
 
 
@@ -51,7 +54,7 @@ class BeatRequest(Api, frozen=True, kw_only=True):
 
     parent: str
     holder: str
-    epoch: Count
+    epoch: Epoch
     n: Count = 0
     """Counts the heartbeats of this lease."""
 
@@ -61,7 +64,7 @@ class FinishRequest(Api, frozen=True, kw_only=True):
 
     parent: str
     holder: str
-    epoch: Count
+    epoch: Epoch
     status: str = "completed"
     output: str | None = None
     total_tokens: Count = 0
@@ -72,7 +75,7 @@ class FailRequest(Api, frozen=True, kw_only=True):
 
     parent: str
     holder: str
-    epoch: Count
+    epoch: Epoch
     reason: str
     error: str
     limit: str | None = None

@@ -135,12 +135,16 @@ class DelegationFinished(SupervisionEvent, tag="delegation_finished", kw_only=Tr
     total_tokens: Count = 0
     output: str | None = None
     """Redacted and cut."""
+    holder: str = ""
+    """Who says so: it counts only if the lease is theirs."""
 
 
 class DelegationError(SupervisionEvent, tag="delegation_error", kw_only=True, frozen=True):
     """The delegation ended with an error."""
 
     error: str
+    holder: str = ""
+    """The child's process; empty on what the host says."""
 
 
 class DelegationCancelled(SupervisionEvent, tag="delegation_cancelled", kw_only=True, frozen=True):
@@ -157,6 +161,8 @@ class ChildFailed(SupervisionEvent, tag="child_failed", kw_only=True, frozen=Tru
     limit: str | None = None
     stop_reason: str | None = None
     usage: JsonObject | None = None
+    holder: str = ""
+    """As in ``DelegationError``."""
 
 
 class ChildEvent(SupervisionEvent, tag="delegation_child_event", kw_only=True, frozen=True):

@@ -6,16 +6,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from ombus.client import Client
 from ombus.client.child import ChildTask, Done, Offer, Standing, Work
 from ombus.client.child_bus import GatewayBus
 from ombus.client.children import Ended, serve_children
+from ombus_schemas.bodies import MAX_COUNT
+from ombus_schemas.jsontext import JsonObject
 
 from tests.gateway.serving import Running, running
 from tests.supervision.test_child import LEASE_MS, SHORT_MS, TIMEOUT_S
 from tests.support.proxy import Proxy
 
+HUGE = 10**29
 TOML = """
 [supervision.children.scout]
 report = "milestones"
@@ -116,6 +120,59 @@ def test_a_token_is_offered_what_its_sessions_are_for(tmp_path: Path) -> None:
         token = gateway.token("publisher", sessions=["*-session"])
         (ended,) = asyncio.run(served(gateway.url, look, token))
         assert ended.standing == "finished"
+
+
+def test_a_lease_is_ended_by_its_holder_alone(tmp_path: Path) -> None:
+    with running(tmp_path, toml=TOML) as gateway:
+        delegation = ask(gateway)
+        while not gateway.http.get("/v1/children/scout/offers").json()["offers"]:
+            pass
+
+        def say(name: str, holder: str, epoch: int = 1, **said: Any) -> httpx.Response:
+            body = {"parent": "boss", "holder": holder, "epoch": epoch, **said}
+            return gateway.post(f"{delegation}-session/lease/{name}", body)
+
+        failure: dict[str, Any] = {"reason": "crash", "error": "x"}
+        assert say("claim", "A", leaseMs=60_000).json()["standing"] == "held"
+        assert say("finish", "B", output="B's").json()["standing"] == "lost"
+        assert say("fail", "B", **failure).json()["standing"] == "lost"
+        assert say("claim", "B", 0, leaseMs=1).status_code == 400
+        assert say("beat", "B", 0).status_code == 400
+        assert say("finish", "B", 0).status_code == 400
+        assert say("fail", "B", 0, **failure).status_code == 400
+        assert gateway.get(f"boss/delegations/{delegation}").json()["state"] == "started"
+
+        assert say("finish", "A", output="A's").json()["standing"] == "finished"
+        assert say("finish", "A", output="again").json()["standing"] == "finished"
+        assert end_of(gateway, delegation)["output"] == "A's"
+
+
+def test_a_number_that_no_row_holds_stops_nobody(tmp_path: Path) -> None:
+    with running(tmp_path, toml=TOML) as gateway:
+        asked = {"childId": "scout", "input": "x", "limits": {"tokens": HUGE}}
+        assert gateway.post("boss/delegations", asked).status_code == 400
+        named = {"parentSessionId": "boss", "delegationId": "x", "childId": "scout", "depth": HUGE}
+        entry = {
+            "role": "user", "content": "x", "parentId": None, "metadata": {"delegation": named},
+        }  # fmt: skip
+        assert gateway.post("x-session/entries", {"entries": [entry]}).status_code == 200
+        delegation = ask(gateway, report="milestones")
+
+        async def count(task: ChildTask) -> str:
+            await task.event("turn_started", turn=HUGE)
+            usage: JsonObject = {"usage": {"totalTokens": HUGE}}
+            await task.publish({"role": "assistant", "content": "7", "metadata": usage})
+            return "7"
+
+        (ended,) = asyncio.run(served(gateway.url, count))
+
+        assert (ended.standing, ended.reason) == ("failed", "limit")
+        assert end_of(gateway, delegation)["usage"] == {"totalTokens": MAX_COUNT}
+        while gateway.get("boss/delegations").json()["nodes"][0].get("turn") != 1:
+            pass
+        other = ask(gateway, id="ask-2")
+        assert asyncio.run(served(gateway.url, look))[0].standing == "finished"
+        assert end_of(gateway, other)["output"] == "attempt 1"
 
 
 @pytest.mark.parametrize("on_lost", ["takeover", "fail"])

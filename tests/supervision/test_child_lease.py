@@ -1,6 +1,7 @@
 """A lease as its log tells it: who came first, who is late, who may speak."""
 
 import msgspec
+import pytest
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.supervision import DelegationAdmitted, DelegationRequested
 from ombus_streams.runtime.leases import Failure, Lease
@@ -126,6 +127,27 @@ def test_of_two_ends_the_one_of_the_lease_counts() -> None:
     assert one.finish("completed", "later", 3).output == "mine"
 
     assert table.lease("three").advance().output == "mine"
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_nobody_ends_the_lease_of_another(epoch: int) -> None:
+    table = Table()
+    one, two = table.lease("one"), table.lease("two", epoch)
+    assert one.claim(1, LEASE_MS)
+
+    assert two.finish("completed", "not mine", 1).state == "started"
+    assert two.fail(Failure(reason="crash", error="not mine")).state == "started"
+
+    assert len(table.log.records) == 1
+    assert one.finish("completed", "mine", 1).output == "mine"
+
+
+def test_nobody_ends_what_nobody_holds() -> None:
+    table = Table()
+
+    assert table.lease("one").fail(Failure(reason="crash", error="x")).state == "admitted"
+
+    assert table.log.records == []
 
 
 def test_a_failure_is_two_events_in_one_append_and_ends_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_streams.runtime.deriver import Deriver
+from ombus_streams.supervision import child_events
 
 from tests.supervision.children import (
     bodies,
@@ -161,3 +162,23 @@ def test_another_log_under_the_store_is_folded_anew() -> None:
     assert {body.delegation_id for body in bodies(role.heard())} == {
         said.delegation_id, other.delegation_id,
     }  # fmt: skip
+
+
+def test_a_number_that_no_row_holds_is_not_told() -> None:
+    role, said = Role(), delegation("stream")
+    huge = msgspec.structs.replace(delegation(request="ask-2"), depth=10**29)
+
+    role.put(first(huge), first(said), told(said, "e1", "turn_started", turn=10**29))
+    role.put(told(said, "e2", "turn_started", turn=7))
+
+    assert role.brief() == ["agent_started", "turn_started 1", "turn_started 7"]
+
+
+def test_an_entry_that_cannot_be_told_is_passed_over_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    role, said = Role(), delegation("stream")
+    role.put(first(said), told(said, "e1", "turn_started", turn=3))
+    monkeypatch.setattr(child_events, "MAX_COUNT", 10**40)  # As a release would that checks less.
+    role.put(told(said, "e2", "turn_started", turn=10**29), told(said, "e3", "turn_started"))
+
+    assert role.brief() == ["agent_started", "turn_started 3", "turn_started 4"]
+    assert role.deriver.n_illegal == 1

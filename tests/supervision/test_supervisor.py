@@ -2,14 +2,28 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.supervision import ParentAlive, ParentGone
+from ombus_schemas.supervision import (
+    ChildFailed,
+    ChildMilestone,
+    DelegationError,
+    DelegationFinished,
+    DelegationHeartbeat,
+    DelegationRequested,
+    DelegationStarted,
+    ParentAlive,
+    ParentGone,
+    SupervisionEvent,
+)
+from ombus_streams.memory.rows import MemoryRows
 from ombus_streams.runtime.hooks import HostHooks
+from ombus_streams.supervision import keys
 from ombus_streams.supervision.handle import Handle, child_session_id
-from ombus_streams.supervision.parent import claimable, handles_of
+from ombus_streams.supervision.parent import claimable, fold, handles_of
 from ombus_streams.supervision.summary import ChildSummary, summary
 
 from tests.supervision.office import HOST, SECRET, Office
@@ -76,6 +90,65 @@ def test_a_request_is_admitted_and_its_child_session_learns_its_lineage(open_off
     lineage = office.parent(child_session_id(id)).lineage
     assert lineage is not None
     assert (lineage.path, lineage.depth, lineage.delegation_id) == (("lead",), 1, id)
+
+
+HUGE = 10**29
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda about: DelegationRequested(
+            **about, input="x", request_entry_id="ask-1", limits={"tokens": HUGE}
+        ),
+        lambda about: ChildFailed(**about, epoch=1, reason="x", usage={"totalTokens": HUGE}),
+        lambda about: ChildMilestone(**about, turn=1, child_event={"turn": HUGE}),
+        lambda about: ChildMilestone(**about, turn=HUGE, child_event={}),
+        lambda about: DelegationHeartbeat(**about, epoch=HUGE),
+        lambda about: ParentAlive(lease_ms=HUGE),
+    ],
+)
+def test_an_event_that_no_row_holds_is_illegal_and_passed_over(
+    open_office: Open, said: Callable[[dict[str, Any]], SupervisionEvent]
+) -> None:
+    office = open_office()
+    id = office.ask()
+    office.claim(id)
+    before = office.handle(id)
+
+    office.say(said({"child_id": "scout", "delegation_id": id}))
+
+    assert office.handle(id) == before
+    assert office.parent().ignored == {"illegal": 1}
+    office.restart()
+    office.finish(id)
+    assert office.handle(id).state == "finished"
+    check_fold(office.folder)
+
+
+def test_a_request_that_no_row_holds_leaves_no_row() -> None:
+    rows = MemoryRows()
+
+    assert fold(rows, entry_of(request(input="\ud800", input_bytes=3)), 1) == "illegal"
+
+    assert [*rows.rows] == [keys.parent(session_key(TENANT, PARENT))]
+    assert fold(rows, entry_of(request(2)), 1) is None
+    (handle,) = handles_of(rows, session_key(TENANT, PARENT))
+    assert handle.request_id == "ask-2"
+
+
+def test_the_end_of_a_lease_is_said_by_its_holder(open_office: Open) -> None:
+    office = open_office()
+    id = office.ask()
+    about: dict[str, Any] = {"child_id": "scout", "delegation_id": id, "epoch": 1}
+    office.say(DelegationStarted(**about, holder="A", lease_ms=5_000))
+    office.say(DelegationFinished(**about, holder="B", status="completed"))
+    office.say(ChildFailed(**about, holder="B", reason="x"))
+    office.say(DelegationError(**about, holder="B", error="x"))
+    assert office.handle(id).state == "started"
+    assert office.parent().ignored == {"stale": 3}
+    office.say(DelegationFinished(**about, holder="A", status="completed"))
+    assert office.handle(id).state == "finished"
 
 
 def test_slots_are_taken_by_admission_and_given_back_by_every_end(open_office: Open) -> None:

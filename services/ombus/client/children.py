@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
+from ombus_schemas.bodies import MAX_COUNT
 
 from ombus.client.child import (
     MAX_RETRY_S,
@@ -149,7 +150,7 @@ class Claim:
         return msgspec.structs.replace(
             done,
             output=self._task.last_text if done.output is None else done.output,
-            total_tokens=done.total_tokens or self._task.total_tokens,
+            total_tokens=_count(done.total_tokens or self._task.total_tokens),
         )
 
     async def _said(self, working: "asyncio.Task[Done]") -> Ended:
@@ -162,7 +163,7 @@ class Claim:
             # The function is a host's: whatever it raises is the child's failure, said by its kind.
             done, failure = None, ChildFailure(f"{type(error).__name__}: {error}")
         if failure is not None:
-            failure.total_tokens = failure.total_tokens or self._task.total_tokens
+            failure.total_tokens = _count(failure.total_tokens or self._task.total_tokens)
             exit_code = {} if failure.exit_code is None else {"exitCode": failure.exit_code}
             await self._last("failed", **exit_code)
 
@@ -223,6 +224,11 @@ async def _claimed(
         return await bus.claim(offer, holder, lease_ms)
     except bus.unreachable:
         return False
+
+
+def _count(total: int) -> int:
+    """Return a sum of what entries say as it can be told: they may say anything."""
+    return min(max(total, 0), MAX_COUNT)
 
 
 async def _unless(stop: asyncio.Event, waited: Awaitable[Result]) -> Result | None:

@@ -6,10 +6,11 @@ and unsent events are one transaction; an event that is sent twice has the same 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import structlog
 from ombus_schemas.codec import decode_record, encode, key_of
 from ombus_schemas.control import SourcesInvalidated
 from ombus_schemas.entries import Entry
@@ -19,6 +20,7 @@ from ombus_schemas.headers import headers_of
 from ombus_schemas.jsontext import JsonObject
 
 from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord, PositionRow, StateStore
+from ombus_streams.supervision.events import UNSTORABLE
 from ombus_streams.supervision.milestones import SESSION_SUFFIX, Telling, tell, telling_of
 
 MILESTONES_VERSION: Final = 1
@@ -52,6 +54,8 @@ _decode_child: Final = msgspec.msgpack.Decoder(_Child).decode
 _decode_emission: Final = msgspec.msgpack.Decoder(_Emission).decode
 _decode_event: Final = msgspec.json.Decoder(Entry).decode
 
+_log = structlog.get_logger("ombus.milestones")
+
 
 class Deriver:
     """See the module. ``store`` is this role's own; ``events`` the log of supervision events."""
@@ -68,6 +72,8 @@ class Deriver:
         self._entries, self._events = entries, events
         self._secrets = tuple(secrets)
         self._position = self._start()
+        self.n_illegal = 0
+        """Entries that no row or event could hold; they were passed over."""
 
     @property
     def next_offset(self) -> int:
@@ -113,13 +119,23 @@ class Deriver:
 
     def _fold(self, records: Sequence[LogRecord]) -> None:
         batch = _Batch(self.store, self._secrets)
+        n_illegal = self.n_illegal
         for record in records:
             if record.key is not None and record.key.endswith(_SUFFIX):
                 try:
                     entry = decode_record(record.key, record.value)
                 except BadRecord:
                     continue  # The projector writes its dead letter.
-                batch.take(record.key, entry, record.at_ms)
+                try:
+                    batch.take(record.key, entry, record.at_ms)
+                except UNSTORABLE as error:
+                    n_illegal += 1
+                    _log.warning(
+                        "entry.illegal",
+                        partition=self.partition,
+                        offset=record.offset,
+                        failure=type(error).__name__,
+                    )
         last = records[-1]
         position = PositionRow(
             incarnation=self._entries.incarnation,
@@ -129,8 +145,8 @@ class Deriver:
             last_hash=_hash(last),
             last_at_ms=last.at_ms,
         )
-        self.store.commit(batch.rows(), self._position, position, batch.emissions)
-        self._position = position
+        self.store.commit(batch.rows, self._position, position, batch.emissions)
+        self._position, self.n_illegal = position, n_illegal
 
     def _start(self) -> PositionRow | None:
         """Return the stored position if the log still has what it stands on, else begin anew."""
@@ -153,45 +169,36 @@ class _Batch:
 
     def __init__(self, store: StateStore, secrets: Sequence[str]) -> None:
         self._store, self._secrets = store, secrets
-        self._children: dict[bytes, _Child] = {}
-        self._marks: dict[bytes, bytes | None] = {}
+        self.rows: dict[bytes, bytes | None] = {}
+        """What is to be written."""
         self.emissions: list[bytes] = []
 
     def take(self, key: bytes, entry: Entry, at_ms: int) -> None:
+        """Add what an entry changes and says: all of it, or nothing if this raises."""
         seen = _row(key, _SEEN, entry.id)
-        if self._is_marked(seen):
+        if self._get(seen) is not None:
             return  # The first entry with an id wins.
-        child = self._child(key)
-        self._marks[seen] = b""
+        stored = self._get(key + _CHILD)
+        child = _decode_child(stored) if stored is not None else _Child()
+        rows = {seen: b""}
         child.n_entries += 1
         if not child.is_opened and not entry.side:
             child.is_opened = True
             child.telling = telling_of(entry)
         fact = fact_of(entry)
         if isinstance(fact, SourcesInvalidated):
-            for each in fact.ids:
-                self._marks[_row(key, _INVALID, each)] = b""
-        is_told = child.telling is not None and not self._is_marked(_row(key, _INVALID, entry.id))
-        if is_told:
-            assert child.telling is not None
-            for event in tell(child.telling, entry, child.n_entries, at_ms, self._secrets):
-                self.emissions.append(_encode(_Emission(key, entry.id, encode(event))))
+            rows |= {_row(key, _INVALID, each): b"" for each in fact.ids}
+        invalid = _row(key, _INVALID, entry.id)
+        told: list[Entry] = []
+        if child.telling is not None and invalid not in rows and self._get(invalid) is None:
+            told = tell(child.telling, entry, child.n_entries, at_ms, self._secrets)
+        emissions = [_encode(_Emission(key, entry.id, encode(event))) for event in told]
+        rows[key + _CHILD] = _encode(child)
+        self.rows |= rows
+        self.emissions += emissions
 
-    def rows(self) -> Mapping[bytes, bytes | None]:
-        """Return what is to be written."""
-        children = {key + _CHILD: _encode(child) for key, child in self._children.items()}
-        return {**self._marks, **children}
-
-    def _child(self, key: bytes) -> _Child:
-        child = self._children.get(key)
-        if child is None:
-            stored = self._store.get(key + _CHILD)
-            child = _decode_child(stored) if stored is not None else _Child()
-            self._children[key] = child
-        return child
-
-    def _is_marked(self, row: bytes) -> bool:
-        return row in self._marks or self._store.get(row) is not None
+    def _get(self, row: bytes) -> bytes | None:
+        return self.rows[row] if row in self.rows else self._store.get(row)
 
 
 def _withheld(event: Entry) -> Entry:

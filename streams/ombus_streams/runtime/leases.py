@@ -133,7 +133,13 @@ class Lease:
         return self.is_held
 
     def finish(self, status: str, output: str | None, total_tokens: int) -> Handle:
-        """Say that the child is done; the delegation's state says whether that counted."""
+        """Say that the child is done; the delegation's state says whether that counted.
+
+        Says nothing when the lease is not held.
+        """
+        self.advance()
+        if not self.is_held:
+            return self.handle
         self._say(
             "finish",
             DelegationFinished(
@@ -145,12 +151,19 @@ class Lease:
                 status=status,
                 output=output,
                 total_tokens=total_tokens,
+                holder=self.holder,
             ),
         )
         return self.handle
 
     def fail(self, failure: Failure) -> Handle:
-        """Say that the child failed, and that this is the delegation's end."""
+        """Say that the child failed, and that this is the delegation's end.
+
+        Says nothing when the lease is not held.
+        """
+        self.advance()
+        if not self.is_held:
+            return self.handle
         usage = {"totalTokens": failure.total_tokens} if failure.total_tokens else None
         self._say(
             "fail",
@@ -164,6 +177,7 @@ class Lease:
                 limit=failure.limit,
                 stop_reason=failure.stop_reason,
                 usage=None if usage is None else {**usage},
+                holder=self.holder,
             ),
             DelegationError(
                 child_id=self.handle.child_id,
@@ -172,6 +186,7 @@ class Lease:
                 child_session_id=self.handle.child_session_id,
                 epoch=self.epoch,
                 error=failure.error,
+                holder=self.holder,
             ),
         )
         return self.handle

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from ombus_schemas.bodies import MAX_COUNT
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, JsonValue
 
@@ -95,7 +96,9 @@ def _of_event(told: Told, said: JsonObject) -> Iterator[JsonObject]:
     if name == "turn_started":
         told.says_turns = told.is_turn_open = True
         said_turn = found.get("turn")
-        told.turn = said_turn if isinstance(said_turn, int) else told.turn + 1
+        told.turn += 1
+        if isinstance(said_turn, int) and said_turn >= 0:
+            told.turn = said_turn
         found["turn"] = told.turn
     elif name == "turn_finished":
         told.is_turn_open = False
@@ -115,7 +118,7 @@ def _shown(name: str, said: JsonObject) -> JsonObject:
             shown[key] = cut_utf16(word, MAX_WORD_UNITS)
     for key in _COUNTS:
         count = said.get(key)
-        if isinstance(count, int) and not isinstance(count, bool):
+        if isinstance(count, int) and not isinstance(count, bool) and abs(count) <= MAX_COUNT:
             shown[key] = count
     return shown
 

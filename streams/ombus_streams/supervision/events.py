@@ -5,12 +5,21 @@ Whoever decides twice appends the same id twice; the fold passes over the second
 
 from typing import Final
 
+import msgspec
 from ombus_schemas.bodies import data_of
 from ombus_schemas.entries import SCHEMA_VERSION, Entry, Ownership
 from ombus_schemas.ids import RUN_ID_DIGITS, hash_parts
 from ombus_schemas.supervision import DelegationRequested, SupervisionEvent
 
 SUPERVISOR: Final = "supervisor"
+UNSTORABLE: Final = (
+    msgspec.MsgspecError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a record raises whose values no row or event can hold: it is passed over, alone."""
 
 
 def event_id(kind: str, delegation: str, *parts: str | int) -> str:

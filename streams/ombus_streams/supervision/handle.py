@@ -288,9 +288,15 @@ def is_lost(handle: Handle, now_ms: int) -> bool:
     return handle.lease is not None and now_ms > handle.lease.expires_ms
 
 
-def _speaks(handle: Handle, event: SupervisionEvent) -> bool:
-    """Say whether an event of a child is that of the lease; epoch 0 is the host's."""
-    return not event.epoch or (handle.lease is not None and event.epoch == handle.lease.epoch)
+def _speaks(handle: Handle, event: ChildFailed | DelegationFinished | DelegationError) -> bool:
+    """Say whether an event is that of the lease, and of its holder if it names one.
+
+    Epoch 0 is the host's.
+    """
+    if not event.epoch:
+        return True
+    lease = handle.lease
+    return lease is not None and event.epoch == lease.epoch and event.holder in ("", lease.holder)
 
 
 def _ended(

@@ -22,7 +22,9 @@ from ombus_schemas.supervision import (
     supervision_event_of,
 )
 
+from ombus_streams.memory.rows import Overlay
 from ombus_streams.supervision import keys
+from ombus_streams.supervision.events import UNSTORABLE
 from ombus_streams.supervision.handle import (
     LIVE,
     MAX_LEASE_MS,
@@ -125,17 +127,21 @@ def fold(rows: Rows, entry: Entry, at_ms: int) -> Ignored | None:
     """Bring ``rows`` up to ``entry``; return why it changed nothing, or ``None``."""
     key = key_of(entry)
     parent = parent_of(rows, key)
-    event = supervision_event_of(entry)
-    if event is None or (event.child_id and not is_child_id(event.child_id)):
-        done: Parent | Ignored = "illegal"
-    else:
-        done = _parent_after(rows, key, parent, entry, event, at_ms)
-    if isinstance(done, Parent):
-        _put(rows, keys.parent(key), done)
-        return None
-    counted = {**parent.ignored, done: parent.ignored.get(done, 0) + 1}
-    _put(rows, keys.parent(key), msgspec.structs.replace(parent, ignored=counted))
-    return done
+    changed = Overlay(rows)
+    try:
+        why = _fold(changed, key, parent, entry, at_ms)
+    except UNSTORABLE:
+        changed.clear()
+        why = "illegal"
+    for row, value in changed.changes.items():
+        if value is None:
+            rows.delete(row)
+        else:
+            rows.put(row, value)
+    if why is not None:
+        counted = {**parent.ignored, why: parent.ignored.get(why, 0) + 1}
+        _put(rows, keys.parent(key), msgspec.structs.replace(parent, ignored=counted))
+    return why
 
 
 def parent_of(rows: ReadRows, key: bytes) -> Parent:
@@ -180,6 +186,17 @@ _decode_handle: Final = msgspec.msgpack.Decoder(Handle).decode
 
 def _put(rows: Rows, key: bytes, value: msgspec.Struct) -> None:
     rows.put(key, _encode(value))
+
+
+def _fold(rows: Rows, key: bytes, parent: Parent, entry: Entry, at_ms: int) -> Ignored | None:
+    event = supervision_event_of(entry)
+    if event is None or (event.child_id and not is_child_id(event.child_id)):
+        return "illegal"
+    done = _parent_after(rows, key, parent, entry, event, at_ms)
+    if not isinstance(done, Parent):
+        return done
+    _put(rows, keys.parent(key), done)
+    return None
 
 
 def _parent_after(
