@@ -10,7 +10,16 @@ from ombus_schemas.limits import MAX_PRINCIPALS
 from ombus_schemas.records import Observation, Reflection
 from ombus_schemas.scope_api import ScopeId
 
-SessionId = Annotated[str, Meta(min_length=1, max_length=256)]
+_BLANK = r"\s\ufeff"
+SessionId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=rf"^[^\x00-\x1f\x7f{_BLANK}]([^\x00-\x1f\x7f]*[^\x00-\x1f\x7f{_BLANK}])?$",
+    ),
+]
+"""As ``is_principal_id``: no control characters, no blank at either end."""
 
 
 class GrantRequest(Api, frozen=True, kw_only=True):
