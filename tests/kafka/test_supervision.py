@@ -126,6 +126,8 @@ def test_whoever_decides_a_delegation_ends_once_and_answers_everywhere(
         states = [asked.wait(KEY, id, 0).state for id in ids]
         assert states == ["admitted", "admitted", "rejected"]
         say(asked, DelegationStarted, ids[0], holder="h", lease_ms=60_000)
+        # No row holds such a number: its record is passed over.
+        say(asked, ChildFailed, ids[0], reason="crash", usage={"totalTokens": 10**29})
         say(asked, DelegationFinished, ids[0], status="completed", output="found")
         assert asked.wait(KEY, ids[0], WITHIN_S).output == "found"
         say(asked, DelegationStarted, ids[1], holder="h", lease_ms=60_000)

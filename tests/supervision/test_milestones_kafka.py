@@ -24,6 +24,8 @@ from tests.support.brokers import Service
 from tests.support.engine import ManualClock, MemoryLog, MemoryStore
 
 N_CHILDREN = 12
+HUGE = 10**29
+"""No row holds it: who says it is not told, and stops nobody."""
 WAIT_S = 90.0
 
 
@@ -35,12 +37,14 @@ def transcripts() -> list[Entry]:
         sessions.append(
             [
                 first(said),
+                told(said, "e0t", "turn_started", turn=HUGE),
                 spoken(said, "e1", "assistant", call("c1")),
                 spoken(said, "e2", "tool", result("c1", result="fine")),
                 told(said, "e3", "agent_finished", status="completed"),
             ]
         )
-    return [entry for entries in zip(*sessions, strict=True) for entry in entries]
+    nobody = first(msgspec.structs.replace(delegation(request="ask-x"), depth=HUGE))
+    return [nobody, *(entry for entries in zip(*sessions, strict=True) for entry in entries)]
 
 
 def drafts(entries: Sequence[Entry]) -> list[Draft]:
