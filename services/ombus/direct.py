@@ -37,6 +37,7 @@ from ombus_streams.runtime.ports import Clock, Draft, Position
 
 from ombus.client.errors import BadRequest, Refused, Unavailable
 from ombus.client.transport import SINCE, Reply, Stream, Transport
+from ombus.lines import calm
 from ombus.offering import offered
 from ombus.opened import Newest, newest_at, newest_on, settings_entry
 from ombus.recent import Recent
@@ -64,6 +65,7 @@ def open_direct(url: str, gateway: Transport | None) -> Transport:
     """
     # What the Kafka client says on its own behalf, our errors say better.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    calm()
     environ = dict(os.environ)
     files = settings_files(environ, Path.cwd())
     servers = url.removeprefix("kafka://").strip("/")

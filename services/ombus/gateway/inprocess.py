@@ -17,6 +17,7 @@ from ombus.client.transport import Reply
 from ombus.gateway.app import Gateway
 from ombus.gateway.limits import Limits
 from ombus.gateway.serving import Listening, open_gateway
+from ombus.lines import calm
 from ombus.operator.errors import Busy
 from ombus.settings import ProcessSettings, load_settings
 
@@ -122,9 +123,12 @@ async def embedded(
 ) -> AsyncIterator[Client]:
     """Lend a client on the data folder, with the engine in this process.
 
+    What it logs goes where the host has configured structlog to; else standard error has warnings.
+
     Raises:
         StorageError, TerminalError: see their way out.
     """
+    calm()
     said = settings or load_settings({"data": str(folder), "tenant": tenant}, {}, [])
     n_any = 1_000_000
     limits = Limits(
