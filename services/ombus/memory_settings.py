@@ -71,6 +71,17 @@ def opening(said: JsonObject, written: JsonObject) -> JsonObject | None:
     return {**settings_json(wanted), WRITTEN_BY: FILES, SESSION: session}
 
 
+def workspaces_of(written: JsonObject) -> frozenset[str]:
+    """Return the sessions to which ``written`` gives, now or once files say something else."""
+    found: set[str] = set()
+    for group in (written, written.get(SESSION)):
+        funnel = group.get("funnel") if isinstance(group, dict) else None
+        workspace = funnel.get("workspace") if isinstance(funnel, dict) else None
+        if isinstance(workspace, str):
+            found.add(workspace)
+    return frozenset(found)
+
+
 def resolved(said: JsonObject) -> MemorySettings | None:
     """Return what ``said`` means, or ``None`` if it is refused."""
     try:

@@ -34,7 +34,9 @@ class Running:
             "lifetime": timedelta(hours=1),
             **options,
         }
-        return self.gateway.tokens.create("test", said.pop("tenant"), roles, **said)
+        tenant = said.pop("tenant")
+        name = " ".join((tenant, *roles, *said["sessions"]))
+        return self.gateway.tokens.create(name, tenant, roles, **said)
 
     def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
         return self.http.post(f"/v1/sessions/{path}", json=body, **options)

@@ -171,6 +171,37 @@ def test_a_publisher_may_append_but_neither_read_nor_steer_memory(guarded: Runni
     assert answer.json()["results"][0]["code"] == "forbidden"
 
 
+@pytest.mark.parametrize("workspace", ["mine", "nobody-has-this"])
+def test_a_funnel_leads_nowhere_the_caller_may_not_write(guarded: Running, workspace: str) -> None:
+    to_there: dict[str, Any] = {"funnel": {"workspace": workspace}}
+    kept = {"writtenBy": "files", "session": to_there}
+    headers = {"Authorization": f"Bearer {guarded.token('supervisor', sessions=['chat-*'])}"}
+    for said in (to_there, kept):
+        answer = guarded.post("chat-1/entries", settings_of(said), headers=headers)
+        assert answer.status_code == 422
+        (result,) = answer.json()["results"]
+        assert (result["code"], workspace in result["detail"]) == ("forbidden", False)
+    own = settings_of({"funnel": {"workspace": "chat-team"}})
+    assert guarded.post("chat-1/entries", own, headers=headers).status_code == 200
+    all_of_them = {"Authorization": f"Bearer {guarded.token('supervisor')}"}
+    wide = settings_of(to_there)
+    assert guarded.post("chat-2/entries", wide, headers=all_of_them).status_code == 200
+
+
+def test_a_funnel_of_the_host_may_be_said_again(tmp_path: Path) -> None:
+    toml = '[observational-memory.funnel]\nworkspace = "team"\n'
+    with running(tmp_path / "data", toml=toml) as served:
+        headers = {"Authorization": f"Bearer {served.token('supervisor', sessions=['chat-*'])}"}
+        for workspace, status in (("team", 200), ("others", 422)):
+            body = settings_of({"funnel": {"workspace": workspace}, "passive": True})
+            assert served.post("chat-1/entries", body, headers=headers).status_code == status
+
+
+def settings_of(said: dict[str, Any]) -> dict[str, Any]:
+    data = {"type": "om.settings.changed", "settings": said}
+    return {"entries": [{"kind": "custom", "side": True, "data": data}]}
+
+
 def test_the_first_token_closes_an_open_gateway(tmp_path: Path) -> None:
     with running(tmp_path / "data") as served:
         assert served.http.get("/v1/sessions").status_code == 200
@@ -244,5 +275,34 @@ def test_a_token_that_makes_no_sense_is_not_made(
     tokens = Tokens(tmp_path)
     with pytest.raises(BadToken):
         tokens.create("n", tenant, roles, sessions, NOW, None)
+    assert tokens.is_empty()
+    tokens.close()
+
+
+def test_the_name_of_a_valid_token_is_for_those_who_may_do_the_same(tmp_path: Path) -> None:
+    tokens, roles = Tokens(tmp_path), ["reader", "publisher"]
+    boss = tokens.create("boss", "t", roles, ["a-*", "b"], NOW, None)
+    boss_id = boss.split("_")[1]
+    others: list[tuple[str, list[str], list[str]]] = [
+        ("u", roles, ["a-*", "b"]), ("t", ["reader"], ["a-*", "b"]), ("t", roles, ["a-*"]),
+    ]  # fmt: skip
+    for other in others:
+        with pytest.raises(BadToken, match=f"ombus token revoke {boss_id}"):
+            tokens.create("boss", *other, NOW, None)
+    assert len(tokens.rows()) == 1
+    again = tokens.create("boss", "t", roles[::-1], ["b", "a-*"], NOW, timedelta(hours=1))
+    for each in (boss, again):
+        assert tokens.principal(each, NOW) is not None
+    tokens.revoke(boss_id, NOW)
+    with pytest.raises(BadToken, match="choose another name"):
+        tokens.create("boss", *others[0], NOW, None)
+    tokens.create("boss", *others[0], NOW + timedelta(hours=1), None)
+    tokens.close()
+
+
+def test_no_token_has_the_name_of_those_who_need_none(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    with pytest.raises(BadToken, match="choose another name"):
+        tokens.create("local", "local", ["supervisor"], ["*"], NOW, None)
     assert tokens.is_empty()
     tokens.close()

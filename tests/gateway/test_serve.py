@@ -33,6 +33,13 @@ def test_what_is_no_role_or_token_is_misuse(cli: Cli) -> None:
     assert cli("serve", "--host", "0.0.0.0").code == 2
 
 
+def test_the_name_of_a_token_that_may_do_something_else_is_misuse(cli: Cli) -> None:
+    assert cli("token", "create", "x", "--role", "reader").code == 0
+    taken = cli("token", "create", "x", "--role", "publisher")
+    assert (taken.code, taken.out) == (2, "")
+    assert "`ombus token revoke " in taken.err
+
+
 def test_serving_says_where_that_no_token_is_needed_and_ends_in_order(folder: Path) -> None:
     command = (sys.executable, "-m", "ombus.cli", "serve", "--port", "0", "--json")
     pipe = subprocess.PIPE

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Cli, cli, folder
 from tests.gateway.serving import Running, running
+
+__all__ = ["cli", "folder"]
 
 TOML = """
 [observational-memory.sharedScopes.release]
@@ -153,6 +156,24 @@ def test_only_whoever_granted_first_grants_and_revokes(tmp_path: Path) -> None:
         again = {"Authorization": f"Bearer {named(served, 'alice')}"}
         answer = served.post("lead/scopes/revoke", body, headers=again)
         assert answer.json()["granted"] == []
+
+
+def test_the_data_folder_revokes_what_a_token_granted(cli: Cli, folder: Path) -> None:
+    with running(folder, toml=TOML) as served:
+        at_work(served, "lead", FACT)
+        at_work(served, "writer", "We decided: the changelog is written last.")
+        alice = {"Authorization": f"Bearer {named(served, 'alice')}"}
+        body = {"scopeId": "release", "principals": ["writer"]}
+        assert served.post("lead/scopes/grant", body, headers=alice).status_code == 200
+        context = "/v1/sessions/writer/context"
+        assert "Heron" in served.http.get(context, headers=alice).text
+        granting = cli("scope", "grant", "release", "tester", "--session", "lead")
+        assert (granting.code, "[not_the_owner]" in granting.err) == (2, True)
+        done = cli("scope", "revoke", "release", "writer", "--session", "lead", "--json")
+        assert (done.code, done.json().get("granted", [])) == (0, [])
+        assert "Heron" not in served.http.get(context, headers=alice).text
+        # They are alice's as before.
+        assert served.post("lead/scopes/grant", body, headers=alice).json()["granted"] == ["writer"]
 
 
 def named(served: Running, name: str) -> str:

@@ -48,7 +48,8 @@ def revoke(
 ) -> None:
     """Let sessions read a scope no longer: the very next read of each is denied.
 
-    It is written down even if they hold no grant, for one may be under way.
+    It is written down even if they hold no grant, for one may be under way. Whoever has the data
+    folder may do it, also where a token of the gateway granted.
     """
     _carry_out(context, "revoke", scope, readers, session, leaf, json, data)
 
@@ -131,7 +132,9 @@ def _carry_out(
     json: bool,
     data: "Path | None",
 ) -> None:
-    from ombus.operator.granting import Wanted, carry_out
+    from msgspec.structs import replace
+
+    from ombus.operator.granting import Wanted, carry_out, grants_of
     from ombus.operator.lookup import chosen_session
     from ombus.wiring_grants import open_sharing
 
@@ -139,7 +142,12 @@ def _carry_out(
     with desk_for(settings_for(context, data)) as desk:
         desk.catch_up()
         with closing(open_sharing(desk)) as sharing:
-            found = carry_out(desk, sharing, chosen_session(desk, session), wanted)
+            key = chosen_session(desk, session)
+            if act == "revoke":
+                # In the name of whoever owns the grants, for only that one's word counts.
+                owner = grants_of(sharing, key).owner or wanted.issuer
+                wanted = replace(wanted, issuer=owner)
+            found = carry_out(desk, sharing, key, wanted)
     if json:
         say_json(found)
         return

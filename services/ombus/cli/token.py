@@ -19,7 +19,7 @@ app = typer.Typer(help="Tokens of the gateway: create, list, revoke.", no_args_i
 @app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, for the list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; owns what it grants.")],
     role: Annotated[
         list[str],
         typer.Option("--role", metavar="ROLE", help="publisher, reader, supervisor or operator."),
@@ -35,7 +35,12 @@ def create(
     json: Json = False,
     data: Data = None,
 ) -> None:
-    """Make a token and print it, the only time it is seen."""
+    """Make a token and print it, the only time it is seen.
+
+    Scopes it grants are its name's: whoever has a later token of this name owns them. So the name
+    of a valid token is refused, unless role, sessions and tenant are the same: that is how one is
+    rotated.
+    """
     from ombus.gateway.tokens import BadToken
     from ombus.settings import BadSetting
     from ombus.wiring import SystemClock

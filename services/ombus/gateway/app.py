@@ -49,7 +49,7 @@ from ombus.gateway.metrics import Metrics
 from ombus.gateway.peers import PARTITIONS
 from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
-from ombus.gateway.tokens import Principal, Tokens
+from ombus.gateway.tokens import OPEN, Principal, Tokens
 from ombus.operator.delegations import Delegations
 from ombus.operator.sharing import ScopeSharing
 from ombus.telemetry.exposition import MEDIA as PROMETHEUS
@@ -129,7 +129,7 @@ class Gateway:
                 return None
             roles = frozenset(get_args(ApiRole))
             tenant = self.host.desk.settings.tenant
-            return Principal(id="local", name="local", tenant=tenant, roles=roles)
+            return Principal(id=OPEN, name=OPEN, tenant=tenant, roles=roles)
         return self.tokens.principal(claim.token, self.host.desk.clock.now())
 
     @property

@@ -6,6 +6,7 @@ no answer may send everything again.
 """
 
 import hashlib
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -21,9 +22,12 @@ from ombus_streams.runtime.ports import Position
 
 from ombus.gateway.calls import Call
 from ombus.gateway.tokens import Principal
+from ombus.memory_settings import workspaces_of
 from ombus.offering import offered
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
+
+SETTINGS_CHANGED: Final = "om.settings.changed"
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -111,6 +115,9 @@ class _Batch:
             entry = admit(given, self._policy)
         except Rejected as error:
             return _rejected(error.entry_id, error.code, f"{error.where} {error.detail}")
+        if not self._may_give(entry):
+            detail = "funnel.workspace names a session that is not the caller's to write"
+            return _rejected(entry.id, "forbidden", detail)
         match self._known_as(entry):
             case "same":
                 position = self._folded_at()
@@ -126,6 +133,16 @@ class _Batch:
         if not entry.side:
             self._tip = entry.id
         return _Admitted(entry)
+
+    def _may_give(self, entry: Entry) -> bool:
+        """Say whether the caller, or else the host, writes to wherever the entry's funnel leads."""
+        if entry.data_type != SETTINGS_CHANGED:
+            return True
+        assert isinstance(entry.data, dict)
+        said = entry.data.get("settings")
+        named = workspaces_of(said) if isinstance(said, dict) else frozenset[str]()
+        may_use = self._call.principal.may_use
+        return all(map(may_use, named - workspaces_of(self._desk.settings.memory_said)))
 
     def _known_as(self, entry: Entry) -> Known:
         sent = self._digest_by_id.get(entry.id)

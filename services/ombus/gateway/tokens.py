@@ -22,6 +22,8 @@ from ombus_schemas.ids import is_tenant_id
 
 PREFIX: Final = "ombus"
 FILE: Final = "tokens.db"
+OPEN: Final = "local"
+"""The name of whoever needs no token: of an open gateway, and of commands on the data folder."""
 MAX_PATTERNS: Final = 64
 _TOKEN: Final = re.compile(r"ombus_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._:*-]{1,128}")
@@ -70,6 +72,11 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         is_over = self.expires_ms is not None and self.expires_ms <= _ms(now)
         return "expired" if is_over else "valid"
 
+    def may_do_as(self, tenant: str, roles: Sequence[str], sessions: Sequence[str]) -> bool:
+        """Say whether a token of these may do what this one may."""
+        mine = (self.tenant, set(self.roles), set(self.sessions))
+        return mine == (tenant, set(roles), set(sessions))
+
 
 class Tokens:
     """The tokens of a data folder. May be used from several threads and processes."""
@@ -98,7 +105,9 @@ class Tokens:
         """Return a new token, the only time it is seen.
 
         Raises:
-            BadToken: a role nobody has, a pattern or tenant outside the grammar.
+            BadToken: a role nobody has, a pattern or tenant outside the grammar; a name that is
+                taken. What was granted is its issuer's by name, so only a token that may do the
+                same may have the name of one that is valid.
         """
         unknown = [role for role in roles if role not in get_args(ApiRole)]
         if unknown or not roles:
@@ -109,13 +118,23 @@ class Tokens:
             raise BadToken("a session pattern is a session id in which * stands for anything")
         if lifetime is not None and lifetime <= timedelta():
             raise BadToken("a token lives for a while")
+        if name == OPEN:
+            raise BadToken(f"{OPEN} is whoever needs no token: choose another name")
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         expires_ms = None if lifetime is None else _ms(now + lifetime)
         row = (
             token_id, name, _hash(secret), tenant, " ".join(dict.fromkeys(roles)),
             " ".join(sessions), _ms(now), expires_ms, None,
         )  # fmt: skip
-        with self._held() as connection:
+        with self._held() as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for other in _rows(connection):
+                is_taken = other.name == name and other.state(now) == "valid"
+                if is_taken and not other.may_do_as(tenant, roles, sessions):
+                    raise BadToken(
+                        f"{name} is the name of token {other.id}, which may do something else: "
+                        f"choose another name, or first `ombus token revoke {other.id}`"
+                    )
             connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         return f"{PREFIX}_{token_id}_{secret}"
 
@@ -131,9 +150,7 @@ class Tokens:
     def rows(self) -> list[TokenRow]:
         """Return every token there ever was, oldest first."""
         with self._held() as connection:
-            query = f"SELECT {_FIELDS} FROM tokens ORDER BY created_ms, id"
-            found = connection.execute(query).fetchall()
-        return [_row(*each) for each in found]
+            return _rows(connection)
 
     def is_empty(self) -> bool:
         """Say whether there never was a token; a revoked one counts."""
@@ -167,6 +184,11 @@ class Tokens:
     def _held(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             yield self._connection
+
+
+def _rows(connection: sqlite3.Connection) -> list[TokenRow]:
+    found = connection.execute(f"SELECT {_FIELDS} FROM tokens ORDER BY created_ms, id")
+    return [_row(*each) for each in found.fetchall()]
 
 
 def _row(
