@@ -29,6 +29,7 @@ from tests.kafka.world import Place, make_place, records_of, state_folder, until
 
 ROLE: Final = "all"
 SETTLED_WITHIN: Final = 180.0
+ANSWERED_WITHIN: Final = 90.0
 QUIET_SECONDS: Final = 1.0
 
 
@@ -166,7 +167,8 @@ class Round:
         return msgspec.structs.replace(self.place, bootstrap=bootstrap), proxy
 
     def end(self, kind: str) -> Tale:
-        """Let it settle, forge results, let it settle again, stop, and count."""
+        """Let a run answer and all settle, forge results, let it settle again, stop, and count."""
+        until(self._has_answered, ANSWERED_WITHIN, f"round {self.number}: a run has answered")
         began = time.monotonic()
         drafts = self.feed.end()
         self._settle()
@@ -184,6 +186,11 @@ class Round:
         self.revive()
         status = self.children[instance].status
         return status is not None and status.n_records > 0
+
+    def _has_answered(self) -> bool:
+        """Say whether there is a result to forge; the traffic goes on until there is one."""
+        self.revive()
+        return any(_result(record) is not None for record in self._records())
 
     def _settle(self) -> None:
         until(self._is_settled, SETTLED_WITHIN, f"round {self.number}: all is folded")
