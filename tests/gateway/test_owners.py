@@ -238,7 +238,8 @@ def test_a_partition_that_catches_up_says_how_far_it_is_and_never_shows_a_part(
         assert answer.status_code == 200, answer.text
         assert answer.json()["position"].rpartition(":")[2] == str(ends[partition])
     assert seen
-    assert all(folded < end == ends[partition] for _, folded, end in seen)
+    # The last of it may be folded between the look that refused and the answer.
+    assert all(folded <= end == ends[partition] for _, folded, end in seen)
 
 
 def test_one_that_joins_takes_a_share_and_readers_notice_nothing_but_a_wait(
