@@ -68,7 +68,10 @@ class GatewayBranches:
             return None
         if answer.status_code != 200:
             raise GrantsUnavailable(f"the gateway of {session} answers {answer.status_code}")
-        found = msgspec.json.decode(answer.content, type=ShareAnswer)
+        try:
+            found = msgspec.json.decode(answer.content, type=ShareAnswer)
+        except msgspec.DecodeError as error:
+            raise GrantsUnavailable(f"the gateway of {session} answers no branch") from error
         return SharedBranch(**msgspec.structs.asdict(found))
 
     def close(self) -> None:

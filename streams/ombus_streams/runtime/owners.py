@@ -12,6 +12,7 @@ from ombus_schemas.control import SessionOwner
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.facts import fact_of
 
+from ombus_streams.runtime.errors import RetryableError
 from ombus_streams.runtime.ports import EntryLog
 
 PAGE: Final = 1_000
@@ -42,6 +43,11 @@ class GrantsOwners:
         self._lock = threading.Lock()
 
     def owner_of(self, key: bytes) -> str | None:
+        """As ``Owners``.
+
+        Raises:
+            RetryableError: the log does not give what it has; whose it is is not known.
+        """
         with self._lock:
             log = self._log = self._log or self._open()
             self._catch_up(log, log.partition_of(key))
@@ -58,7 +64,10 @@ class GrantsOwners:
         end = log.end(partition)
         at = self._next_by_partition.get(partition, log.start(partition))
         while at < end:
-            for record in log.read(partition, at, PAGE):
+            page = log.read(partition, at, PAGE)
+            if not page:
+                raise RetryableError(f"the grants end at {end:,} and give nothing from {at:,} on")
+            for record in page:
                 at = record.offset + 1
                 try:
                     fact = fact_of(decode_record(record.key, record.value))
