@@ -47,6 +47,7 @@ RUN_LAPSES_AFTER_MS: Final = 3_600_000
 """A host run that never ended stops holding back the compactor after this much append time."""
 
 _MAX_SAFE: Final = 2**53 - 1
+_DEFAULTS: Final = MemorySettings()
 MAX_REQUESTS: Final = 64
 """Flushes, and compaction requests, that may wait on a leaf; later ones fold to nothing."""
 
@@ -93,12 +94,14 @@ def step(session: Session, leaf: LeafHead, item: Item) -> None:
 
 def settings_of(session: Session, leaf: LeafHead) -> MemorySettings:
     """Return the memory settings in force on the leaf: facts of its view, else the defaults."""
+    if not leaf.settings:
+        return _DEFAULTS
     known = session.settings_by_leaf.get(leaf.segment)
     if known is None:
         try:
             known = resolve_settings(leaf.settings)
         except (SettingRemoved, SettingOutOfRange):
-            known = MemorySettings()
+            known = _DEFAULTS
         session.settings_by_leaf[leaf.segment] = known
     return known
 

@@ -6,6 +6,7 @@ transaction. Its scans see the changes, so a fold never knows where a batch was 
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, Protocol
 
 
@@ -49,13 +50,12 @@ class MemoryRows:
             yield key, self._rows[key]
 
     def put(self, key: bytes, value: bytes) -> None:
-        if key not in self._rows:
-            self._keys.fresh.append(key)
         self._rows[key] = value
 
     def delete(self, key: bytes) -> None:
-        if self._rows.pop(key, None) is not None:
+        if key in self._rows:
             self._keys.remove(key)
+            del self._rows[key]
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Write what an ``Overlay`` holds, as a store's commit does."""
@@ -73,7 +73,7 @@ class Overlay:
         self.under = under
         self._changes: dict[bytes, bytes | None] = {}
         self._expected: dict[bytes, bytes | None] = {}
-        self._keys = _SortedKeys(())
+        self._keys = _SortedKeys(self._changes)
 
     @property
     def changes(self) -> Mapping[bytes, bytes | None]:
@@ -95,20 +95,16 @@ class Overlay:
         self._expected.update(rows)
 
     def put(self, key: bytes, value: bytes) -> None:
-        if key not in self._changes:
-            self._keys.fresh.append(key)
         self._changes[key] = value
 
     def delete(self, key: bytes) -> None:
-        if key not in self._changes:
-            self._keys.fresh.append(key)
         self._changes[key] = None
 
     def clear(self) -> None:
         """Forget the changes: they are stored now, or their batch has failed."""
         self._changes.clear()
         self._expected.clear()
-        self._keys = _SortedKeys(())
+        self._keys = _SortedKeys(self._changes)
 
     def scan(
         self, prefix: bytes, start: bytes | None = None, reverse: bool = False
@@ -148,15 +144,15 @@ _FEW: Final = 8
 
 
 class _SortedKeys:
-    """Keys in byte order; those added since the last look are put in place by the next."""
+    """The keys of ``rows`` in byte order; those added since the last look are put in their place by
+    the next: a dictionary gives them last."""
 
-    def __init__(self, keys: Mapping[bytes, bytes] | tuple[bytes, ...]) -> None:
-        self._sorted = sorted(keys)
-        self.fresh: list[bytes] = []
-        """Keys that are new since the last look: none of them was there."""
+    def __init__(self, rows: dict[bytes, bytes] | dict[bytes, bytes | None]) -> None:
+        self._rows = rows
+        self._sorted = sorted(rows)
 
     def remove(self, key: bytes) -> None:
-        """Remove a key that is there."""
+        """Forget a key that is there, before it leaves ``rows``."""
         keys = self._settled()
         del keys[bisect_left(keys, key)]
 
@@ -183,15 +179,16 @@ class _SortedKeys:
         return found if found is not None and found.startswith(prefix) else None
 
     def _settled(self) -> list[bytes]:
-        fresh, keys = self.fresh, self._sorted
-        if fresh:
-            if len(fresh) * _FEW > len(keys):
+        keys = self._sorted
+        n_fresh = len(self._rows) - len(keys)
+        if n_fresh:
+            fresh = islice(reversed(self._rows), n_fresh)
+            if n_fresh * _FEW > len(keys):
                 keys.extend(fresh)
                 keys.sort()
             else:
                 for key in fresh:
                     insort(keys, key)
-            fresh.clear()
         return keys
 
 

@@ -7,6 +7,7 @@ fails leaves nothing behind: cached sessions are dropped and the row is read aga
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +28,9 @@ from ombus_streams.runtime.errors import LogContradicts
 from ombus_streams.runtime.ports import EntryLog, LogRecord, PositionRow, StateStore
 
 MAX_CACHED_SESSIONS = 1_000
+_AT_ONCE: Final = 64
+"""Records decoded at once: what they were decoded to is let go of before the collector counts it
+as old."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,13 +97,10 @@ class Processor:
         if not records:
             return Batch(n_records=0, n_dead_letters=0, sessions=())
         outbox: list[bytes] = []
+        touched: dict[bytes, Session] = {}
         try:
-            decoded = [_decoded(record) for record in records]
-            touched = self._open(records, decoded)
-            for record, entry in zip(records, decoded, strict=True):
-                error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
-                if error is not None and self._emits:
-                    outbox.append(emission(record, self._topic, error, self._secrets))
+            for at in range(0, len(records), _AT_ONCE):
+                self._fold_some(records[at : at + _AT_ONCE], touched, outbox)
             n_dead_letters = len(outbox)
             for session in touched.values():
                 duties.save(session)
@@ -143,14 +144,26 @@ class Processor:
         self._rows.clear()
         self._position = self._start()
 
-    def _open(
-        self, records: Sequence[LogRecord], decoded: Sequence[Entry | BadRecord | None]
-    ) -> dict[bytes, Session]:
-        """Return the batch's sessions, in the order they first come.
+    def _fold_some(
+        self, records: Sequence[LogRecord], touched: dict[bytes, Session], outbox: list[bytes]
+    ) -> None:
+        decoded = [_decoded(record) for record in records]
+        self._open(records, decoded, touched)
+        for record, entry in zip(records, decoded, strict=True):
+            error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
+            if error is not None and self._emits:
+                outbox.append(emission(record, self._topic, error, self._secrets))
 
-        The places of the batch's ids are read at once: nearly all of them are new.
+    def _open(
+        self,
+        records: Sequence[LogRecord],
+        decoded: Sequence[Entry | BadRecord | None],
+        opened: dict[bytes, Session],
+    ) -> None:
+        """Add the sessions of these records to ``opened``, in the order they first come.
+
+        The places of their ids are read at once: nearly all of them are new.
         """
-        opened: dict[bytes, Session] = {}
         stored: list[bytes] = []
         absent: list[bytes] = []
         for record, entry in zip(records, decoded, strict=True):
@@ -165,7 +178,6 @@ class Processor:
         if stored:
             expected.update(self.store.get_many(stored))
         self._rows.expect(expected)
-        return opened
 
     def _after(self, last: LogRecord) -> PositionRow:
         return PositionRow(
