@@ -97,6 +97,11 @@ def test_the_assignor_is_read_from_the_consumer_when_it_starts() -> None:
     assert "assignors=self._partition_assignment_strategy" in started
 
 
+def test_what_a_consumer_unpacks_with_is_read_when_it_starts() -> None:
+    started = source(aiokafka.AIOKafkaConsumer, "start")
+    assert "value_deserializer=self._value_deserializer" in started
+
+
 def test_an_unknown_reset_strategy_means_none() -> None:
     """``consumer_auto_offset_reset="none"``: a missing offset is an error, not another offset."""
     from aiokafka.consumer.fetcher import OffsetResetStrategy

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import pytest
-from aiokafka import AIOKafkaProducer, codec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition, codec
 from aiokafka.consumer import fetcher
 from aiokafka.record.util import calc_crc32c
 from ombus_schemas.headers import APPENDED_AT
 from ombus_schemas.topics import DEAD_LETTERS
 from ombus_streams.engine.kafka.connection import Connection, client_options
-from ombus_streams.engine.kafka.leniency import LenientRecords, tolerate_header_names
+from ombus_streams.engine.kafka.leniency import LenientRecords
 from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.engine.kafka.unpacking import LogRecords, unpack_to_log_records
 from ombus_streams.runtime.dead_letters import NULL_VALUE, draft_of
 from ombus_streams.runtime.ports import LogRecord
 from ombus_streams.runtime.processor import Processor
@@ -142,8 +143,31 @@ def test_a_header_name_that_is_no_utf8_stops_nobody(
 
 def test_the_library_s_fetcher_unpacks_by_the_name_that_is_replaced() -> None:
     assert "MemoryRecords(" in inspect.getsource(fetcher.Fetcher._proc_fetch_request)
-    tolerate_header_names()
+    assert "PartitionRecords(" in inspect.getsource(fetcher.Fetcher._proc_fetch_request)
+    assert "self._consumer_record(tp, record)" in inspect.getsource(LogRecords._unpack_records)
+    unpack_to_log_records()
     assert fetcher.MemoryRecords is LenientRecords
+    assert fetcher.PartitionRecords is LogRecords
+
+
+def test_a_consumer_that_did_not_ask_gets_the_library_s_records(
+    log: KafkaLog, connection: Connection
+) -> None:
+    async def consumed() -> ConsumerRecord[bytes, bytes]:
+        where = TopicPartition(log.topic, 0)
+        consumer = AIOKafkaConsumer(**client_options(connection), auto_offset_reset="earliest")
+        consumer.assign([where])
+        await consumer.start()
+        try:
+            return await consumer.getone()
+        finally:
+            await consumer.stop()
+
+    (ours,) = log.read(0, 0, 1)
+    theirs = asyncio.run(consumed())
+    assert isinstance(theirs, ConsumerRecord)
+    assert (theirs.topic, theirs.offset, theirs.timestamp) == (log.topic, ours.offset, ours.at_ms)
+    assert (theirs.key, theirs.value) == (ours.key, ours.value)
 
 
 def _with_stray_bytes(built: bytes, compression: str | None) -> bytes:

@@ -28,27 +28,35 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
 
 
+class Elapsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a contender took."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of all threads of its process: what others of the machine do is not in it."""
+
+
 class Stopwatch:
     """From the first record that is handed over to the last one that is stored."""
 
     def __init__(self, n_records: int) -> None:
         self.n_left = n_records
         self._start = self._end = 0.0
+        self._cpu_start = self._cpu_end = 0.0
 
     def begin(self) -> None:
         if not self._start:
-            self._start = time.perf_counter()
+            self._start, self._cpu_start = time.perf_counter(), time.process_time()
 
     def done(self, n_records: int) -> bool:
         """Count records that are stored; say whether they were the last."""
         self.n_left -= n_records
         if self.n_left <= 0 and not self._end:
-            self._end = time.perf_counter()
+            self._end, self._cpu_end = time.perf_counter(), time.process_time()
         return self.n_left <= 0
 
-    @property
-    def seconds(self) -> float:
-        return self._end - self._start
+    def read(self) -> Elapsed:
+        return Elapsed(seconds=self._end - self._start, cpu_seconds=self._cpu_end - self._cpu_start)
 
 
 def counted(value: bytes | None, stored: bytes | None) -> bytes:

@@ -34,7 +34,7 @@ def main(said: str) -> None:
 
     app.dataframe(topic).apply(count, stateful=True)
     app.run()
-    print(msgspec.json.encode({"seconds": watch.seconds}).decode(), flush=True)
+    print(msgspec.json.encode(watch.read()).decode(), flush=True)
 
 
 if __name__ == "__main__":

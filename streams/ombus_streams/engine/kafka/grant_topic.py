@@ -138,7 +138,9 @@ class GrantTail:
             await self.close()
             raise broker_error(self._name, error) from error
         return {
-            place.partition: [log_record(cast(KafkaRecord, each)) for each in records]
+            place.partition: [
+                log_record(place.partition, cast(KafkaRecord, each)) for each in records
+            ]
             for place, records in found.items()
         }
 

@@ -15,8 +15,7 @@ from aiokafka import errors as kafka_errors
 from ombus_schemas.limits import MAX_RECORD_BYTES
 
 from ombus_streams.engine.kafka.connection import Connection, client_options
-from ombus_streams.engine.kafka.leniency import tolerate_header_names
-from ombus_streams.engine.kafka.records import KafkaRecord, log_record
+from ombus_streams.engine.kafka.unpacking import to_log_records, unpack_to_log_records
 from ombus_streams.runtime.ports import LogRecord
 
 MAX_READERS: Final = 4
@@ -29,7 +28,7 @@ class Readers:
     """Reads one topic. Lives on one event loop."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
-        tolerate_header_names()
+        unpack_to_log_records()
         self._connection, self._topic = connection, topic
         self._idle: list[_Reader] = []
         self._slots = asyncio.Semaphore(MAX_READERS)
@@ -98,6 +97,7 @@ class _Reader:
             max_partition_fetch_bytes=_FETCH_BYTES,
             fetch_max_bytes=_FETCH_BYTES,
             fetch_max_wait_ms=100,
+            value_deserializer=to_log_records,
         )
         try:
             await consumer.start()
@@ -127,9 +127,9 @@ class _Reader:
                     offset = (await self._consumer.beginning_offsets([where]))[where]
                     self._consumer.seek(where, offset)
                     continue
-                for record in cast("list[KafkaRecord]", records.get(where, [])):
-                    found.append(log_record(record))
-                    offset = record.offset + 1
+                if where in records:
+                    found += cast("list[LogRecord]", records[where])
+                    offset = found[-1].offset + 1
         finally:
             self._consumer.pause(where)
         self.place = (partition, offset)

@@ -5,6 +5,7 @@ have ``at_ms``, which replay alone sets, and taken off when a record is read; a 
 that name goes nowhere (design.md section 3).
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ombus_schemas.headers import APPENDED_AT, appended_at_of
@@ -14,11 +15,9 @@ from ombus_streams.runtime.ports import Draft, LogRecord
 Headers = tuple[tuple[str, bytes], ...]
 
 
-class KafkaRecord(Protocol):
-    """What aiokafka's ``ConsumerRecord`` has of a record."""
+class FetchedRecord(Protocol):
+    """What aiokafka has of a record when it unpacks a batch."""
 
-    @property
-    def partition(self) -> int: ...
     @property
     def offset(self) -> int: ...
     @property
@@ -28,14 +27,21 @@ class KafkaRecord(Protocol):
     @property
     def value(self) -> bytes | None: ...
     @property
-    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
-def log_record(record: KafkaRecord) -> LogRecord:
+class KafkaRecord(FetchedRecord, Protocol):
+    """What aiokafka's ``ConsumerRecord`` has of a record."""
+
+    @property
+    def partition(self) -> int: ...
+
+
+def log_record(partition: int, record: FetchedRecord) -> LogRecord:
     """Return the record as every engine knows it."""
     if not record.headers:
         return LogRecord(
-            partition=record.partition,
+            partition=partition,
             offset=record.offset,
             key=record.key,
             value=record.value,
@@ -45,7 +51,7 @@ def log_record(record: KafkaRecord) -> LogRecord:
     headers = tuple((name, value or b"") for name, value in record.headers)
     at_ms = appended_at_of(headers) if headers else None
     return LogRecord(
-        partition=record.partition,
+        partition=partition,
         offset=record.offset,
         key=record.key,
         value=record.value,

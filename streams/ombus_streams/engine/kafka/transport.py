@@ -24,8 +24,8 @@ from faust.types.app import AppT
 from mode.types import ServiceT
 
 from ombus_streams.engine.kafka.assignor import assignor_of
-from ombus_streams.engine.kafka.records import KafkaRecord, log_record
 from ombus_streams.engine.kafka.standing import Standing
+from ombus_streams.engine.kafka.unpacking import to_log_records, unpack_to_log_records
 from ombus_streams.runtime.ports import LogRecord
 
 POLL_SECONDS: Final = 0.5
@@ -171,9 +171,8 @@ class BatchConsumer(driver.Consumer):
         while self._passed_over:
             await self._batches.passed_over(self._passed_over.pop().partition)
 
-    async def _hand_over(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
-        found = [log_record(record) for record in records]
-        next_offset = await self._batches.fold(tp.partition, found)
+    async def _hand_over(self, tp: TP, records: Sequence[LogRecord]) -> None:
+        next_offset = await self._batches.fold(tp.partition, records)
         if next_offset is not None:
             self._durable[tp] = next_offset
             self._read_offset[tp] = next_offset - 1
@@ -202,10 +201,12 @@ class BatchConsumer(driver.Consumer):
 
 
 class BatchThread(driver.AIOKafkaConsumerThread):
-    """The consumer's thread, with our assignor in place of Faust's."""
+    """The consumer's thread, with our assignor in place of Faust's, and the log's records."""
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        unpack_to_log_records()
         consumer = super()._create_worker_consumer(transport)
+        consumer._value_deserializer = to_log_records
         consumer._partition_assignment_strategy = [assignor_of(standing_of(self.app))]
         return consumer
 
