@@ -61,6 +61,10 @@ def test_the_command_reads_what_was_folded_and_ends_with_the_last_delegation(
     said = cli("tree", "boss", "--json").json()
     assert said["nodes"][0]["state"] == "cancelled"
 
+    copy = folder.parent / "copy"
+    assert cli("backup", copy).code == 0
+    assert cli("--data", copy, "tree", "boss", "--json").json() == said
+
 
 @pytest.mark.parametrize("name", ["boss", "no/such/name"])
 def test_nothing_to_draw_is_misuse(cli: Cli, name: str) -> None:

@@ -1,7 +1,7 @@
 """An online copy of a data folder that is proved before it is called one."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,10 @@ from ombus.operator.verification import Verification, verify_folder
 from ombus.settings import ProcessSettings
 from ombus.wiring import Engine, open_engine
 
-BESIDE: Final = ("access.db", "grants/log.db")
-"""What shared scopes leave in a data folder, if there are any."""
+BEFORE: Final = ("supervision/state-v*/state.db", "supervision/log.db")
+"""What delegations leave in a data folder. It speaks of entries, so it is copied before them."""
+AFTER: Final = ("access.db", "grants/log.db")
+"""What shared scopes leave there. A revocation is in the copy if it came before the end of it."""
 
 Tell = Callable[[int, int], None]
 
@@ -40,19 +42,17 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     """Copy what ``engine`` has into the new ``folder`` while others append and fold, and verify it.
 
     The state is copied before the log, so the copy's log holds all that its state has folded. The
-    copy is a data folder: `ombus --data FOLDER` reads it.
+    copy is a data folder: `ombus --data FOLDER` reads it. Tokens stay out: one that is revoked
+    later must not come back with a copy.
 
     Raises:
         NotEmpty: there is something at ``folder``.
     """
     if folder.exists() and any(folder.iterdir()):
         raise NotEmpty(folder)
-    # Grants last: a revocation is in the copy if it came before the end of it.
-    beside = [engine.folder / name for name in BESIDE if (engine.folder / name).is_file()]
-    copies = [
-        (path, folder / path.relative_to(engine.folder))
-        for path in (engine.state.path, engine.dead_letters.path, engine.log.path, *beside)
-    ]
+    own = (engine.state.path, engine.dead_letters.path, engine.log.path)
+    before, after = _there(engine.folder, BEFORE), _there(engine.folder, AFTER)
+    copies = [(path, folder / path.relative_to(engine.folder)) for path in (*before, *own, *after)]
     for done, (source, target) in enumerate(copies):
         tell(done, len(copies))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +65,10 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
         made.close()
     n_bytes = sum(target.stat().st_size for _, target in copies)
     return Backup(folder=str(folder), n_bytes=n_bytes, verification=verification)
+
+
+def _there(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def _copy(source: Path, target: Path) -> None:
