@@ -28,8 +28,8 @@ from ombus_streams.memory import reading
 from ombus_streams.memory.context import MEMORY_TITLE
 from ombus_streams.memory.head import ItemState
 from ombus_streams.memory.items import ACTIVE, observations
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.recent import recent
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.memory.tokens import branch_tokens, item_tokens, text_tokens
 from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.tuning import DEFAULT, Tuning

@@ -17,7 +17,7 @@ from ombus_streams.memory import compactor
 from ombus_streams.memory.effects import RunCompactor
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.memory.head import CompactRequest
-from ombus_streams.memory.leaf import is_run_active
+from ombus_streams.memory.terms import is_run_active
 from ombus_streams.runtime.ports import LogRecord, Position
 
 from ombus.gateway.calls import Call

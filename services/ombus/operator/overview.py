@@ -5,7 +5,7 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory import reading
 from ombus_streams.memory.commands import Status, status_json, status_text
 from ombus_streams.memory.duties import WORKERS
-from ombus_streams.memory.leaf import is_run_active, settings_of
+from ombus_streams.memory.terms import is_run_active, settings_of
 from ombus_streams.runtime.scheduler import attempts_in
 
 from ombus.operator.desk import Desk

@@ -24,13 +24,13 @@ from ombus_streams.memory.items import (
     reflection_row,
     reflections,
 )
-from ombus_streams.memory.leaf import is_scope_record_folded, scope_map_of
 from ombus_streams.memory.ledger import Ledger
 from ombus_streams.memory.reading import bound_scopes
 from ombus_streams.memory.scope_controller import ScopeLimitExceeded
 from ombus_streams.memory.scope_projection import Closed, project_scopes
 from ombus_streams.memory.scopes import MAX_BINDS, MAX_SCOPES, ScopeMap, strings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import is_scope_record_folded, scope_map_of
 from ombus_streams.runtime.ports import Position
 
 from ombus.operator.control import control_entry, open_session

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.reading import bound_scopes
 from ombus_streams.memory.shared import SharedMemory
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.runtime.grant_fold import GrantFolds
 from ombus_streams.runtime.grants import Decision
 from ombus_streams.runtime.ports import EntryLog

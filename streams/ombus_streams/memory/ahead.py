@@ -14,9 +14,9 @@ from ombus_schemas.settings import MemorySettings, chunk_max_tokens
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.effects import PrepareObserver, RunObserver
 from ombus_streams.memory.head import LeafHead
-from ombus_streams.memory.leaf import scope_at, settings_of
 from ombus_streams.memory.observer import THRESHOLD
 from ombus_streams.memory.session import Session, chain
+from ombus_streams.memory.terms import scope_at, settings_of
 
 
 def prepare(

@@ -17,7 +17,6 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory.effects import RefuseCompaction, RunCompactor
 from ombus_streams.memory.head import EntryRow, LeafHead
 from ombus_streams.memory.items import ACTIVE, name_of, observations, reflections
-from ombus_streams.memory.leaf import is_run_active, settings_of
 from ombus_streams.memory.pairing import closure, pair
 from ombus_streams.memory.payload import MAX_BYTES, bound
 from ombus_streams.memory.projection import folded_json
@@ -25,6 +24,7 @@ from ombus_streams.memory.reading import Memory, scoped
 from ombus_streams.memory.recent import window_start
 from ombus_streams.memory.render import render_memory
 from ombus_streams.memory.session import Session, chain, chain_backwards
+from ombus_streams.memory.terms import is_run_active, settings_of
 from ombus_streams.memory.tokens import item_tokens
 
 STRATEGY: Final = "observational-memory"

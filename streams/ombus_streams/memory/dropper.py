@@ -8,9 +8,9 @@ from ombus_schemas.ids import run_id
 from ombus_streams.memory.effects import EndFlush, RunDropper
 from ombus_streams.memory.head import Flush, LeafHead
 from ombus_streams.memory.items import ACTIVE, observations
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.reflector import is_reflected
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 
 
 def decide(

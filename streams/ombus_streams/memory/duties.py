@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ombus_streams.memory import compactor, dropper, funnel, keys, observer, reflector
 from ombus_streams.memory.effects import Effect
 from ombus_streams.memory.head import LeafHead
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 
 BRANCH_IDLE_MS = 86_400_000
 """A leaf that gained nothing for this much append time is served when read or flushed."""

@@ -23,8 +23,8 @@ from ombus_streams.memory import keys
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.effects import RunFunnel
 from ombus_streams.memory.head import EntryRow, InvalidationRow, LeafHead
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 
 WORKER: Final = "funnel"
 MAX_LINKS: Final = 100

@@ -13,8 +13,8 @@ from ombus_schemas.settings import chunk_max_tokens
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.effects import RunObserver
 from ombus_streams.memory.head import LeafHead
-from ombus_streams.memory.leaf import scope_at, settings_of
 from ombus_streams.memory.session import Session, chain
+from ombus_streams.memory.terms import scope_at, settings_of
 
 THRESHOLD = "threshold"
 

@@ -38,7 +38,6 @@ from ombus_streams.memory.items import (
     reflections,
 )
 from ombus_streams.memory.keys import number_at_end
-from ombus_streams.memory.leaf import scope_map_of, settings_of
 from ombus_streams.memory.ledger import Ledger, active
 from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
 from ombus_streams.memory.recall import Recalled, recall
@@ -49,6 +48,7 @@ from ombus_streams.memory.scopes import ScopeMap, unbound
 from ombus_streams.memory.session import Session, chain, chain_backwards, is_on
 from ombus_streams.memory.shared import SharedMemory, with_shared_refs
 from ombus_streams.memory.shared_join import joined
+from ombus_streams.memory.terms import scope_map_of, settings_of
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

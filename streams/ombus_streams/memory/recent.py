@@ -11,9 +11,9 @@ from ombus_schemas.entries import Entry
 
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.head import EntryRow, LeafHead
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.pending import Window, select
 from ombus_streams.memory.session import Session, chain, chain_backwards
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.memory.window import MAX_BYTES
 
 _MAX_READ_BYTES: Final = 2 * MAX_BYTES

@@ -7,9 +7,9 @@ from ombus_streams.memory import keys
 from ombus_streams.memory.effects import RunReflector
 from ombus_streams.memory.head import EntryRow, Flush, LeafHead
 from ombus_streams.memory.items import ACTIVE, observations
-from ombus_streams.memory.leaf import scope_at, settings_of
 from ombus_streams.memory.observer import THRESHOLD
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import scope_at, settings_of
 
 
 def decide(session: Session, leaf: LeafHead) -> RunReflector | None:

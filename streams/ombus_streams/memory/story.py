@@ -24,8 +24,9 @@ from ombus_schemas.records import (
 from ombus_streams.memory import acceptance
 from ombus_streams.memory.head import InvalidationRow, ItemState, LeafHead
 from ombus_streams.memory.items import ACTIVE, name_of, observation_row, reflection_row
-from ombus_streams.memory.leaf import Item, scope_map_of
+from ombus_streams.memory.leaf import Item
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import scope_map_of
 from ombus_streams.memory.tree import history
 
 Happening = Literal[

@@ -16,8 +16,8 @@ import structlog
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 
 from ombus_streams.memory.compact_when import CapUnknown, Measures
-from ombus_streams.memory.leaf import is_run_active, settings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import is_run_active, settings_of
 from ombus_streams.runtime.errors import RuntimeFault, TerminalError
 
 MAX_REMEMBERED: Final = 10_000

@@ -45,10 +45,10 @@ from ombus_streams.memory.items import (
     observations,
     reflections,
 )
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.payload import drop_to_target
 from ombus_streams.memory.reading import entries_on
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.memory.tokens import branch_tokens, item_tokens
 from ombus_streams.runtime import records
 from ombus_streams.runtime.ahead import Shelf

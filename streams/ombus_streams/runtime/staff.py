@@ -12,8 +12,8 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.settings import MemorySettings, WorkerSettings
 
 from ombus_streams.memory.head import LeafHead
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.runtime.dispatch import Dispatch
 from ombus_streams.runtime.provider import ModelProvider, WorkerName
 from ombus_streams.runtime.roster import Assigned, Fixed, Roster

@@ -15,8 +15,8 @@ from ombus_schemas.ids import result_entry_id
 
 from ombus_streams.memory.effects import Effect, PrepareObserver, Run
 from ombus_streams.memory.errors import MemoryFault
-from ombus_streams.memory.leaf import settings_of
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.terms import settings_of
 from ombus_streams.runtime import metrics
 from ombus_streams.runtime.errors import (
     Closed,

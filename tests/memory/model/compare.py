@@ -12,10 +12,10 @@ from ombus_streams.memory.compaction import Strategy, compact
 from ombus_streams.memory.context import blocks
 from ombus_streams.memory.effects import RunCompactor
 from ombus_streams.memory.head import IdRow, ItemState, LeafHead
-from ombus_streams.memory.leaf import scope_map_of
 from ombus_streams.memory.ledger import fold
 from ombus_streams.memory.session import Session, chain, view
 from ombus_streams.memory.summary import Compacted
+from ombus_streams.memory.terms import scope_map_of
 from ombus_streams.memory.tokens import entry_tokens
 from ombus_streams.memory.visible import visible
 from ombus_streams.runtime.ports import LogRecord
