@@ -6,12 +6,10 @@ may do, and what it may not.
 
 import asyncio
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -27,6 +25,7 @@ from ombus_streams.engine.kafka.log import KafkaLog
 
 from tests.kafka.conftest import WallClock
 from tests.support.brokers import Service
+from tests.support.certificates import self_signed
 from tests.support.replays import entry_draft
 
 PASSWORDS: Final[dict[str, str]] = {role: f"{role}-word" for role in ROLES}
@@ -36,11 +35,11 @@ As = Callable[[Role], Connection]
 @pytest.fixture(scope="module")
 def secured(kafka: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[As]:
     """A broker with the topics and the ACLs; gives the connection of a role."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not on the path")
     assert kafka.label
     folder = tmp_path_factory.mktemp("secured")
-    keystore, certificate = _certificate(folder)
+    key, certificate = self_signed(folder)
+    keystore = folder / "store.pem"
+    keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
     security = Security(keystore=str(keystore), password_by_user=PASSWORDS)
     cluster = dev_kafka.up(folder / "kafka", security=security)
     try:
@@ -111,13 +110,3 @@ def test_a_certificate_nobody_signed_is_refused(secured: As) -> None:
     unknown = msgspec.structs.replace(secured("gateway"), ssl_cafile=None)
     with pytest.raises(BrokerUnavailable):
         KafkaLog(unknown, ENTRIES, timeout=timedelta(seconds=10))
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    """Return a PEM file with key and certificate, and one with the certificate alone."""
-    key, certificate, keystore = (folder / name for name in ("key.pem", "cert.pem", "store.pem"))
-    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -addext subjectAltName=IP:127.0.0.1"
-    named = ["-subj", "/CN=ombus test", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*made.split(), *named], check=True, capture_output=True)
-    keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
-    return keystore, certificate
