@@ -12,9 +12,12 @@ of at least three rounds, ratios are medians of the ratios of each round.
 - ``fold_over_decode``: the fold with its rows in memory, over typed decoding of the same bytes.
 - ``catchup_over_fold``: the projector's rate over that of its fold alone, records in memory and
   rows in RocksDB.
-- ``recovery_over_write``: the projector from a wiped directory over consuming and writing the same
-  bytes (``--recovery N`` entries); ``checkpoint_over_write``: from a checkpoint at the end, hard
-  links included; ``kept_seconds``: the same with its directory kept.
+- ``recovery_over_write``: the projector from a wiped directory over consuming the same bytes and
+  writing two rows an entry, its bytes and its id (``--recovery N`` entries); ``recovery_over_raw``:
+  over writing one row, the bytes alone; ``checkpoint_over_write``: from a checkpoint at the end,
+  hard links included; ``kept_seconds``: the same with its directory kept.
+- ``*_cpu_us``: processor time an entry, of all threads of a contender's process: what others do on
+  the machine is not in it.
 """
 
 import argparse
@@ -43,7 +46,7 @@ from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.runtime.ports import Draft, LogRecord
 from ombus_streams.runtime.processor import Processor
 
-from tests.bench.contenders.counting import Told
+from tests.bench.contenders.counting import Elapsed, Told
 from tests.bench.embedded import message
 from tests.kafka.world import PAGE, Place, make_place, records_of
 from tests.support.engine import MemoryStore
@@ -76,7 +79,7 @@ class Bench:
         log.close()
         return place
 
-    def seconds(self, name: str, place: Place, n_entries: int, folder: Path | None = None) -> float:
+    def run(self, name: str, place: Place, n_entries: int, folder: Path | None = None) -> Elapsed:
         """Run one contender over the topic; ``folder`` is kept if it is given."""
         self._n_started += 1
         where = folder or self.folder / f"run-{self._n_started}"
@@ -108,8 +111,7 @@ class Bench:
             raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-3000:]}")
         if folder is None:
             shutil.rmtree(where, ignore_errors=True)
-        seconds: float = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
-        return seconds
+        return msgspec.json.decode(done.stdout.strip().splitlines()[-1], type=Elapsed)
 
 
 def entries(n_entries: int) -> Iterator[Entry]:
@@ -120,18 +122,33 @@ def entries(n_entries: int) -> Iterator[Entry]:
         yield message(f"s{session}", number, parent)
 
 
-def rates(bench: Bench, rounds: int, n_entries: int, n_stock: int) -> dict[str, list[float]]:
-    """Return what each contender did in each round, in entries a second."""
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """What each contender did in each round."""
+
+    per_s: dict[str, list[float]]
+    cpu_us: dict[str, list[float]]
+    """Processor time an entry."""
+
+
+def rates(bench: Bench, rounds: int, n_entries: int, n_stock: int) -> Rates:
+    """Let every contender run in every round."""
     places = {n: bench.filled(n) for n in {n_entries, n_stock}}
     found: dict[str, list[float]] = {name: [] for name in (*FAST, *REAL)}
+    cpu_us: dict[str, list[float]] = {name: [] for name in found}
     for turn in range(rounds):
         # Another one first each time: none is always the one with the warm page cache.
         names = [*found]
         for name in (*names[turn % len(names) :], *names[: turn % len(names)]):
             n = n_stock if name == "stock" else n_entries
-            found[name].append(n / bench.seconds(name, places[n], n))
-            print(f"{turn + 1}/{rounds} {name:<15} {found[name][-1]:>10,.0f}/s", file=sys.stderr)
-    return found
+            took = bench.run(name, places[n], n)
+            found[name].append(n / took.seconds)
+            cpu_us[name].append(took.cpu_seconds / n * 1e6)
+            print(
+                f"{turn + 1}/{rounds} {name:<15} {found[name][-1]:>10,.0f}/s "
+                f"{cpu_us[name][-1]:>8.1f} us",
+                file=sys.stderr,
+            )
+    return Rates(per_s=found, cpu_us=cpu_us)
 
 
 def fold_rates(bench: Bench, rounds: int, n_entries: int) -> dict[str, float]:
@@ -181,8 +198,9 @@ def recovery(bench: Bench, n_entries: int) -> dict[str, float]:
     """Compare a projector that begins with nothing, and with its checkpoint, with plain writing."""
     place = bench.filled(n_entries)
     kept, restored = bench.folder / "kept", bench.folder / "restored"
-    write = bench.seconds("bare-writing", place, n_entries)
-    wiped = bench.seconds("ours-projector", place, n_entries, folder=kept)
+    raw = bench.run("bare-raw", place, n_entries)
+    write = bench.run("bare-writing", place, n_entries)
+    wiped = bench.run("ours-projector", place, n_entries, folder=kept)
     log = KafkaLog(place.connection, place.topic)
     start = time.perf_counter()
     state = RocksState(kept)
@@ -197,8 +215,12 @@ def recovery(bench: Bench, n_entries: int) -> dict[str, float]:
     log.close()
     return {
         "recovery_entries": n_entries,
-        "recovery_over_write": write / wiped,
-        "checkpoint_over_write": write / from_checkpoint,
+        "recovery_over_write": write.seconds / wiped.seconds,
+        "recovery_over_raw": raw.seconds / wiped.seconds,
+        "recovery_cpu_us": wiped.cpu_seconds / n_entries * 1e6,
+        "recovery_write_cpu_us": write.cpu_seconds / n_entries * 1e6,
+        "recovery_raw_cpu_us": raw.cpu_seconds / n_entries * 1e6,
+        "checkpoint_over_write": write.seconds / from_checkpoint,
         "kept_seconds": kept_seconds,
     }
 
@@ -234,8 +256,12 @@ def main() -> None:
     cluster = dev_kafka.up(folder / "kafka")
     try:
         bench = Bench(cluster.bootstrap, folder, given.quix)
-        found = rates(bench, rounds, given.entries, given.stock)
+        of_rounds = rates(bench, rounds, given.entries, given.stock)
+        found = of_rounds.per_s
         results = {f"{name}_per_s": statistics.median(each) for name, each in found.items()}
+        results |= {
+            f"{name}_cpu_us": statistics.median(each) for name, each in of_rounds.cpu_us.items()
+        }
         floor = found["bare-counting"]
         results |= {
             "entry_bytes": statistics.mean(len(encode(each)) for each in entries(1_000)),

@@ -25,6 +25,8 @@ _MIB: Final = 1 << 20
 _BLOOM_BITS: Final = 10
 """One look-up of an absent key in a hundred reads a block; most keys a fold asks for are new."""
 _KEPT_LOGS: Final = 2
+_TABLES_BEFORE_COMPACTION: Final = 8
+"""Of the youngest: a fold writes many small ones, and merging them at four took twice the time."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +34,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     cache_bytes: int = 64 * _MIB
     """Blocks, indexes, filters and write buffers of all partitions together."""
-    buffers_bytes: int = 32 * _MIB
+    buffers_bytes: int = 48 * _MIB
     """Write buffers of all partitions together; above it the fullest are written out."""
     buffer_bytes: int = 8 * _MIB
     """The write buffer of one partition."""
@@ -73,6 +75,7 @@ class Memory:
         options.set_write_buffer_manager(self._buffers)
         options.set_write_buffer_size(bounds.buffer_bytes)
         options.set_max_write_buffer_number(2)
+        options.set_level_zero_file_num_compaction_trigger(_TABLES_BEFORE_COMPACTION)
         options.set_max_open_files(bounds.max_open_files)
         options.set_max_total_wal_size(bounds.wal_bytes)
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
