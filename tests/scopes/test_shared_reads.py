@@ -336,3 +336,26 @@ def test_the_access_log_is_asked_by_owner_or_reader_newest_first(
     assert access.decisions("rival", "owner") == []
     assert access.decisions("acme", "owner", "another") == []
     access.close()
+
+
+class Asked:
+    """A store that counts how often it is asked."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.n_asked = world, 0
+
+    def snapshot(
+        self, incarnation: str, partition: int, owner: bytes, scope_id: str
+    ) -> GrantSnapshot | None:
+        self.n_asked += 1
+        return self.world.folds.snapshot(incarnation, partition, owner, scope_id)
+
+
+def test_the_store_is_asked_again_only_if_something_was_appended_meanwhile(world: World) -> None:
+    world.owner.grant("reader", "peer")
+    for branches, n_asked in ((world.branches, 1), (GrantsMeanwhile(world), 2)):
+        store = Asked(world)
+        reads = SharedReads(world.log, store, branches, world.access, SystemClock(), QUICK)
+        reads.resolve(asking(world.engine, "reader", "owner"))
+        assert store.n_asked == n_asked
+        assert world.last().access.granted

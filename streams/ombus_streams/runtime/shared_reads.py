@@ -3,7 +3,8 @@
 1. Who reads is settled by the caller; the scope is declared, and was opened locally.
 2. All waits and fetches: the owner's branch, and those of the peers as far as they are known.
 3. The end of the owner's grant partition, asked from the log now.
-4. One snapshot of the scope, accepted only if it holds everything below that end.
+4. One snapshot of the scope, accepted only if it holds everything below that end. The one by
+   which the peers were named is as good as a newer one, if nothing has come since.
 5. The reader and the peers are filtered by that snapshot and no other.
 6. Invalidations: rows hold nothing invalidated, and the reader applies its own (``shared_rows``).
 7. The decision is logged, then it is answered.
@@ -117,18 +118,18 @@ class SharedReads:
             raise GrantsUnavailable("an owner that is no session id has no session")
         owner = session_key(asking.tenant, scope.owner_session_id)
         partition = self._log.partition_of(owner)
-        early = self._store.snapshot(self._log.incarnation, partition, owner, scope.scope_id)
+        seen = self._store.snapshot(self._log.incarnation, partition, owner, scope.scope_id)
         fetched: Fetched = {scope.owner_session_id: self._fetch(asking, scope, owner)}
         opened = fetched[scope.owner_session_id]
         if opened is None or opened.opening_id is None:
             return _supply_of(scope, fetched, ())
-        granted = early.scope.granted(opened.opening_id) if early is not None else ()
+        granted = seen.scope.granted(opened.opening_id) if seen is not None else ()
         for _ in range(MAX_ROUNDS):
             for peer in _peers(asking, scope, granted, fetched):
                 fetched[peer] = self._fetched(asking, scope, peer)
             end = self._end(partition)
-            snapshot = self._accepted(partition, owner, scope.scope_id, end)
-            granted = snapshot.scope.granted(opened.opening_id)
+            seen = self._accepted(partition, owner, scope.scope_id, end, seen)
+            granted = seen.scope.granted(opened.opening_id)
             if not _peers(asking, scope, granted, fetched):
                 return _supply_of(scope, fetched, granted)
         raise GrantsUnavailable("peers are granted faster than they can be read")
@@ -137,21 +138,27 @@ class SharedReads:
         """Step 3."""
         return self._log.end(partition)
 
-    def _accepted(self, partition: int, owner: bytes, scope_id: str, end: int) -> GrantSnapshot:
-        """Step 4."""
-        deadline, pause = time.monotonic() + self._max_wait.total_seconds(), _FIRST_PAUSE_S
+    def _accepted(
+        self,
+        partition: int,
+        owner: bytes,
+        scope_id: str,
+        end: int,
+        found: GrantSnapshot | None,
+    ) -> GrantSnapshot:
+        """Step 4; ``found`` is what this read has seen before."""
+        deadline, pause = time.monotonic() + self._max_wait.total_seconds(), 0.0
         incarnation = self._log.incarnation
-        while True:
-            found = self._store.snapshot(incarnation, partition, owner, scope_id)
-            if found is not None and found.watermark.holds(incarnation, end):
-                return found
+        while found is None or not found.watermark.holds(incarnation, end):
             if time.monotonic() >= deadline:
                 held = "nothing" if found is None else f"up to {found.watermark.next_offset:,}"
                 raise GrantsUnavailable(
                     f"grants of partition {partition} are held {held}, the log ends at {end:,}"
                 )
             time.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE_S)
+            pause = min(2 * pause or _FIRST_PAUSE_S, _MAX_PAUSE_S)
+            found = self._store.snapshot(incarnation, partition, owner, scope_id)
+        return found
 
     def _fetched(self, asking: Asking, scope: SharedScope, session_id: str) -> SharedBranch | None:
         """A peer that cannot be read is left out in silence (S19)."""
