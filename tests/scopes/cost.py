@@ -20,9 +20,9 @@ from ombus_streams.memory.shared import SharedMemory
 from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
 
-from tests.scopes.fleet import TENANT, SystemClock, asking, make_sessions, sharing
+from tests.scopes.fleet import TENANT, asking, make_sessions, sharing
 from tests.scopes.servers import Server, wait_until
-from tests.scopes.stand import MAX_WAIT, Stand
+from tests.scopes.stand import Resolver, Stand
 
 N_READS = 400
 N_PEERS = 49
@@ -40,19 +40,20 @@ def main() -> None:
         cluster = dev_kafka.up(folder / "kafka")
         server = Server(folder / "redis")
         stand = Stand(folder, cluster.bootstrap, server.url, n_granters=1)
+        resolver = Resolver(stand.seats[0])
         try:
-            _measure(stand, server, n_reads)
+            _measure(stand, resolver, server, n_reads)
         finally:
+            resolver.close()
             stand.close()
             server.kill()
             dev_kafka.down(folder / "kafka", wipe=True)
 
 
-def _measure(stand: Stand, server: Server, n_reads: int) -> None:
+def _measure(stand: Stand, resolver: Resolver, server: Server, n_reads: int) -> None:
     peers = [f"p{n}" for n in range(N_PEERS)]
     make_sessions(stand.engine, peers)
-    rows = RowBranches(stand.engine.reading)
-    reads = SharedReads(stand.ends, stand.maps, rows, stand.decisions, SystemClock(), MAX_WAIT)
+    reads = resolver.over(RowBranches(stand.engine.reading))
     stand.change("grant", "o0", "r0")
     stand.change("grant", "o1", "r0", *peers)
     one, many = asking(stand.engine, "r0", "o0"), asking(stand.engine, "r0", "o1")
@@ -79,7 +80,7 @@ def _measure(stand: Stand, server: Server, n_reads: int) -> None:
     shared = reads.resolve(one)
     print(
         f"Redis stopped: {len(shared.observations)} shared, denied as "
-        f"{stand.decisions.last().access.reason} in {time.perf_counter() - began:.3f} s; own: "
+        f"{resolver.decisions.last().access.reason} in {time.perf_counter() - began:.3f} s; own: "
         f"{_times(own, n_reads)}"
     )
     server.start()

@@ -9,7 +9,7 @@ from typing import Self
 import redis
 from ombus.dev.processes import HOST, free_ports
 
-from tests.support.proxy import Proxy
+from tests.scopes.leading import Lead
 
 START_WITHIN_S = 15.0
 
@@ -77,13 +77,12 @@ class Pair:
         self.servers = [Server(folder / "a")]
         self.servers.append(Server(folder / "b", "--replicaof", HOST, str(self.servers[0].port)))
         self.primary = 0
-        self.proxy = Proxy(free_ports(1)[0], self.servers[0].port)
-        self.proxy.__enter__()
+        self.lead = Lead(self.servers[0].port)
         self.await_replica()
 
     @property
     def url(self) -> str:
-        return f"redis://{HOST}:{self.proxy.port}"
+        return f"redis://{HOST}:{self.lead.port}"
 
     def await_replica(self) -> None:
         """Return once the replica has what the primary has."""
@@ -100,7 +99,7 @@ class Pair:
         self.primary = 1 - self.primary
         server = self.servers[self.primary]
         server.options = ()  # A restart finds it as what it is now.
-        self.proxy.lead_to(server.port)
+        self.lead.lead_to(server.port)
 
     def heal(self) -> None:
         """Make the other server a replica of the primary again."""
@@ -109,7 +108,7 @@ class Pair:
         self.await_replica()
 
     def close(self) -> None:
-        self.proxy.__exit__()
+        self.lead.close()
         for server in self.servers:
             server.kill()
 
@@ -133,10 +132,12 @@ class Watched:
             f"sentinel failover-timeout {self.NAME} 2000",
         ]
         settings.write_text("\n".join(lines) + "\n")
-        program = shutil.which("redis-sentinel")
+        program = shutil.which("redis-server")
         assert program is not None
         with (folder / "output").open("ab") as output:
-            self.process = subprocess.Popen([program, str(settings)], stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                [program, str(settings), "--sentinel"], stdout=output, stderr=output
+            )
         self.await_replica()
         wait_until(lambda: bool(self._replicas()))
 

@@ -1,14 +1,16 @@
 """Grants on Kafka, maps in Redis, granters between them, and sessions that read what is shared."""
 
 import asyncio
-import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+from ombus_schemas.ids import session_key
 from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.access import AccessFile
 from ombus_streams.engine.granter import Granter
@@ -21,13 +23,23 @@ from ombus_streams.engine.redis.layout import ADVANCE, FLIP
 from ombus_streams.engine.redis.maps import RedisMaps
 from ombus_streams.memory.shared_rows import SharedBranch
 from ombus_streams.runtime.errors import RuntimeFault
-from ombus_streams.runtime.grants import Decision, GrantSnapshot
+from ombus_streams.runtime.grants import Branches, Decision, GrantSnapshot
 from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import Asking, SharedReads
 
 from tests.kafka.logs import declared
-from tests.scopes.fleet import Owner, SystemClock, asking, make_sessions, marker, open_engine
+from tests.scopes.fleet import (
+    SCOPE,
+    TENANT,
+    Owner,
+    SystemClock,
+    asking,
+    make_sessions,
+    marker,
+    open_engine,
+)
 from tests.scopes.history import NEVER, Act, Change, History, Read
+from tests.scopes.traffic import Reading
 
 MAX_WAIT = timedelta(milliseconds=400)
 TICK = timedelta(milliseconds=200)
@@ -133,18 +145,17 @@ class Decisions:
         return found
 
 
-class KeptBranches:
-    """Branches that are read once: nothing but grants changes here, and many reads are wanted."""
+Kept = Mapping[bytes, SharedBranch | None]
 
-    def __init__(self, branches: RowBranches) -> None:
-        self._branches = branches
-        self._kept: dict[tuple[bytes, str], SharedBranch | None] = {}
+
+class KeptBranches:
+    """Branches that were read once: nothing but grants changes here, and many reads are wanted."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
 
     def fetch(self, key: bytes, scope_id: str, memory_id: str | None) -> SharedBranch | None:
-        place = (key, scope_id)
-        if place not in self._kept:
-            self._kept[place] = self._branches.fetch(key, scope_id, memory_id)
-        return self._kept[place]
+        return self._kept[key]
 
 
 class CachedReads(SharedReads):
@@ -152,12 +163,14 @@ class CachedReads(SharedReads):
 
     _kept: ClassVar[dict[tuple[bytes, str], tuple[float, GrantSnapshot]]] = {}
 
-    def _accepted(self, partition: int, owner: bytes, scope_id: str, end: int) -> GrantSnapshot:
-        at, found = self._kept.get((owner, scope_id), (0.0, None))
-        if found is None or time.monotonic() - at > 0.05:
-            found = super()._accepted(partition, owner, scope_id, end)
-            self._kept[owner, scope_id] = (time.monotonic(), found)
-        return found
+    def _accepted(
+        self, partition: int, owner: bytes, scope_id: str, end: int, found: GrantSnapshot | None
+    ) -> GrantSnapshot:
+        at, kept = self._kept.get((owner, scope_id), (0.0, None))
+        if kept is None or time.monotonic() - at > 0.05:
+            kept = super()._accepted(partition, owner, scope_id, end, found)
+            self._kept[owner, scope_id] = (time.monotonic(), kept)
+        return kept
 
 
 class BoundlessReads(SharedReads):
@@ -165,6 +178,61 @@ class BoundlessReads(SharedReads):
 
     def _end(self, partition: int) -> int:
         return 0
+
+
+class Resolver:
+    """The shared read of one process, on connections of its own."""
+
+    def __init__(self, seat: "Seat") -> None:
+        kafka = Connection(bootstrap_servers=seat.bootstrap)
+        self._seat, self._log = seat, KafkaLog(kafka, seat.topic)
+        self.ends = GrantEnds(kafka, self._log)
+        self.maps = RedisMaps(RedisConnection(url=seat.redis_url))
+        self._access = AccessFile(Path(seat.folder))
+        self.decisions = Decisions(self._access)
+        self.reads = self.over(KeptBranches(seat.branches))
+
+    def over(self, branches: Branches) -> SharedReads:
+        """Return a resolver that reads these branches."""
+        clock = SystemClock()
+        return self._seat.kind(self.ends, self.maps, branches, self.decisions, clock, MAX_WAIT)
+
+    def read(self, reader: str, owner: str) -> Read:
+        """Read once."""
+        asked, began = self._seat.askings[reader, owner], time.monotonic_ns()
+        shared = self.reads.resolve(asked)
+        ended = time.monotonic_ns()
+        seen = frozenset(self._seat.names[item.content] for item in shared.observations)
+        access = self.decisions.last().access
+        return Read(owner, reader, began, ended, seen, access.reason)
+
+    def close(self) -> None:
+        self.maps.close()
+        self.ends.close()
+        self._log.close()
+        self._access.close()
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``traffic``."""
+
+    folder: str
+    bootstrap: str
+    topic: str
+    redis_url: str
+    kind: type[SharedReads]
+    askings: Mapping[tuple[str, str], Asking]
+    branches: Kept
+    names: Mapping[str, str]
+    """The session of each marker."""
+
+    @contextmanager
+    def open(self) -> Iterator[Reading]:
+        resolver = Resolver(self)
+        try:
+            yield resolver.read
+        finally:
+            resolver.close()
 
 
 class Stand:
@@ -178,73 +246,63 @@ class Stand:
         *,
         n_owners: int = 4,
         n_readers: int = 4,
+        n_seats: int = 1,
         n_granters: int = 2,
         kind: type[SharedReads] = SharedReads,
-        seed: int = 1,
     ) -> None:
-        self.random, self.history = random.Random(seed), History()
+        self.history = History()
         self.kafka = Connection(bootstrap_servers=bootstrap)
         self.redis = RedisConnection(url=redis_url)
         topic = declared(f"test.{time.time_ns()}", 4, GRANTS)
         asyncio.run(topics.apply(self.kafka, SystemClock(), [topic]))
         self.log = KafkaLog(self.kafka, topic.name)
-        self.ends = GrantEnds(self.kafka, self.log)
         self.engine = open_engine(folder)
         self.owners = [f"o{n}" for n in range(n_owners)]
         self.readers = [f"r{n}" for n in range(n_readers)]
-        make_sessions(self.engine, [*self.owners, *self.readers])
-        self.access = AccessFile(folder)
-        self.decisions = Decisions(self.access)
-        self.maps = RedisMaps(self.redis)
-        self.reads = kind(
-            self.ends,
-            self.maps,
-            KeptBranches(RowBranches(self.engine.reading)),
-            self.decisions,
-            SystemClock(),
-            MAX_WAIT,
-        )
-        self.granters = [GranterProcess(self, f"granter{n}") for n in range(n_granters)]
-        self.ending = threading.Event()
-        self.askings: dict[tuple[str, str], Asking] = {
-            (reader, owner): asking(self.engine, reader, owner)
-            for reader in self.readers
-            for owner in self.owners
-        }
-        self._names = {marker(name): name for name in (*self.owners, *self.readers)}
+        everybody = [*self.owners, *self.readers]
+        make_sessions(self.engine, everybody)
+        rows = RowBranches(self.engine.reading)
+        branches = {}
+        for name in everybody:
+            key = session_key(TENANT, name)
+            branches[key] = rows.fetch(key, SCOPE, None)
+        self.seats = [
+            Seat(
+                folder=str(folder / f"seat{n}"),
+                bootstrap=bootstrap,
+                topic=topic.name,
+                redis_url=redis_url,
+                kind=kind,
+                askings={
+                    (reader, owner): asking(self.engine, reader, owner)
+                    for reader in self.readers
+                    for owner in self.owners
+                },
+                branches=branches,
+                names={marker(name): name for name in everybody},
+            )
+            for n in range(n_seats)
+        ]
         self._acting = {name: Owner(self.log, name) for name in self.owners}
         for owner in self._acting.values():
             owner.take()
+        self.granters = [GranterProcess(self, f"granter{n}") for n in range(n_granters)]
 
     def change(self, act: Act, owner: str, *principals: str) -> None:
         """Grant or revoke, and keep what is known of it."""
-        acting, began = self._acting[owner], time.monotonic_ns()
+        acting, began = self._acting[owner], self.history.begin(owner)
         offset, ended = None, NEVER
         try:
             position = (acting.grant if act == "grant" else acting.revoke)(*principals)
             offset, ended = position.offset, time.monotonic_ns()
         except RuntimeFault:
             pass  # It may have happened, and nobody was told.
-        for principal in principals:
-            self.history.changed(Change(act, owner, principal, began, ended, offset))
-
-    def read(self, reader: str, owner: str) -> Read:
-        """Read once, and keep it."""
-        asked, began = self.askings[reader, owner], time.monotonic_ns()
-        shared = self.reads.resolve(asked)
-        ended = time.monotonic_ns()
-        seen = frozenset(self._names[item.content] for item in shared.observations)
-        access = self.decisions.last().access
-        found = Read(owner, reader, began, ended, seen, access.reason)
-        self.history.read(found)
-        return found
+        finally:
+            changes = [Change(act, owner, each, began, ended, offset) for each in principals]
+            self.history.end(owner, changes)
 
     def close(self) -> None:
-        self.ending.set()
         for granter in self.granters:
             granter.close()
-        self.maps.close()
-        self.ends.close()
         self.log.close()
-        self.access.close()
         self.engine.close()

@@ -78,3 +78,30 @@ def test_a_peer_that_was_revoked_may_not_be_seen_by_those_who_are_granted() -> N
 def test_only_reads_of_those_who_had_read_the_marker_are_counted() -> None:
     found = judged(change("revoke", 0, 1, 1), read(2, 3, reason="not_granted"))
     assert found.n_counted == 0
+
+
+def test_a_read_is_judged_once_the_change_before_its_end_is_known() -> None:
+    history = History()
+    history.changed(change("grant", 0, 1, 1))
+    began = history.begin(OWNER)
+    history.read(read(began + 1, began + 2, OWNER))
+    assert history.judged().n_reads == 0
+    history.end(OWNER, [change("revoke", began, began, 2)])
+    assert (history.judged().n_reads, len(history.judged().served)) == (1, 1)
+
+
+def test_what_is_judged_bit_by_bit_comes_to_the_same() -> None:
+    events = (
+        change("grant", 0, 1, 1), read(2, 3, OWNER), change("revoke", 4, 5, 2),
+        read(6, 7, reason="not_granted"), change("grant", 8, 9, 3), read(10, 11, OWNER),
+        change("revoke", 12, 13, 4), read(14, 15, OWNER), read(16, 17, reason="unavailable"),
+    )  # fmt: skip
+    history = History()
+    for event in events:
+        if isinstance(event, Change):
+            history.changed(event)
+        else:
+            history.read(event)
+            history.judged()
+    assert history.judged() == judged(*events)
+    assert (history.judged().n_counted, len(history.judged().served)) == (3, 1)

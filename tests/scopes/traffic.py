@@ -1,101 +1,193 @@
-"""Owners that grant and revoke, readers that read, for as many reads as are wanted."""
+"""Owners that grant and revoke, readers that read, for as many reads as are wanted.
 
+One thread an owner, one thread a reader. Readers sit in processes of their own: what one of them
+costs holds up no other, and nothing but the log and the store tells them of a change.
+"""
+
+import math
+import multiprocessing
 import random
 import threading
 import time
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection as Pipe
 from typing import Protocol
 
-from tests.scopes.history import Act, History, Verdict
+import msgspec
+import structlog
+
+from tests.scopes.history import Act, History, Read, Verdict
 
 READS_A_CHANGE = 12
 """Reads of a reader at an owner between two changes there, about."""
 PATIENCE_S = 5.0
+_POLL_S = 0.005
+_TOLD_S = 0.25
+"""How often a process hands over what it has read."""
+_JUDGED_S = 0.5
+_ENDING_S = 60.0
+
+Reading = Callable[[str, str], Read]
+"""Reads as a reader what an owner shares."""
+
+
+class Seat(Protocol):
+    """Where readers of one process sit; it is sent there."""
+
+    def open(self) -> AbstractContextManager[Reading]: ...
 
 
 class Stand(Protocol):
-    """Where grants are given and taken, and scopes are read; each act is kept in ``history``."""
+    """Where grants are given and taken; each act is kept in ``history``."""
 
     history: History
     owners: list[str]
     readers: list[str]
 
     @property
-    def askings(self) -> Collection[tuple[str, str]]:
-        """Reader and owner of what may be read."""
-        ...
+    def seats(self) -> Sequence[Seat]: ...
 
     def change(self, act: Act, owner: str, *principals: str) -> None: ...
 
-    def read(self, reader: str, owner: str) -> object: ...
-
 
 class Traffic:
-    """One thread an owner, one thread a reader."""
+    """Goes on until there are so many reads, or one is served that may not be, or time is up."""
 
-    def __init__(self, stand: Stand, n_reads: int, max_seconds: float = 3_600) -> None:
-        self._stand, self._n_reads = stand, n_reads
-        self._deadline = time.monotonic() + max_seconds
-        self._n_done = 0
-        self._n_of = {place: 0 for place in stand.askings}
-        self._lock = threading.Lock()
+    def __init__(self, stand: Stand, n_reads: int, max_seconds: float = math.inf) -> None:
+        self._stand, self._n_reads, self._max_seconds = stand, n_reads, max_seconds
+        self._n_of: dict[tuple[str, str], int] = {
+            (reader, owner): n
+            for n, (reader, owner) in enumerate((r, o) for r in stand.readers for o in stand.owners)
+        }
+        spawning = multiprocessing.get_context("spawn")
+        self._counts = spawning.RawArray("q", len(self._n_of))
+        self._is_ending = spawning.RawValue("b", 0)
+        self._spawning = spawning
         self.failure: BaseException | None = None
 
     @property
     def n_done(self) -> int:
-        return self._n_done
+        return sum(self._counts)
 
     @property
     def is_over(self) -> bool:
-        is_late = time.monotonic() >= self._deadline
-        return self._n_done >= self._n_reads or is_late or self.failure is not None
+        return bool(self._is_ending.value)
 
-    def run(self) -> Verdict:
-        """Return the verdict once the reads are done."""
-        stand = self._stand
-        threads = [
-            *(threading.Thread(target=self._guarded, args=(self._own, o)) for o in stand.owners),
-            *(threading.Thread(target=self._guarded, args=(self._look, r)) for r in stand.readers),
-        ]
-        for thread in threads:
-            thread.start()
+    def run(self, told: Callable[[Verdict], None] = lambda _: None) -> Verdict:
+        """Return the verdict once the reads are done; ``told`` hears it on the way."""
+        history, stand = self._stand.history, self._stand
+        threads = [self._thread(self._seated, n, seat) for n, seat in enumerate(stand.seats)]
+        while not self.n_done and self.failure is None:  # New processes take their time.
+            time.sleep(_POLL_S)
+        threads += [self._thread(self._own, owner) for owner in stand.owners]
+        judged = time.monotonic()
+        deadline = judged + self._max_seconds
+        while self.n_done < self._n_reads and self.failure is None:
+            now = time.monotonic()
+            if now >= deadline:
+                break
+            if now - judged >= _JUDGED_S:
+                judged, verdict = now, history.judged()
+                if verdict.served:
+                    break
+                told(verdict)
+            time.sleep(_POLL_S)
+        self._is_ending.value = 1
         for thread in threads:
             thread.join()
         if self.failure is not None:
             raise self.failure
-        return stand.history.judged()
+        return history.judged()
 
-    def _guarded(self, act: object, name: str) -> None:
-        try:
-            assert callable(act)
-            act(name, random.Random(f"{name}"))
-        except BaseException as error:
-            self.failure = error
+    def _thread(self, act: Callable[..., None], *arguments: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                act(*arguments)
+            except BaseException as error:
+                self.failure = error
 
-    def _own(self, owner: str, chance: random.Random) -> None:
-        """Grant to some, let them read, revoke from most, let them try."""
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def _seated(self, number: int, seat: Seat) -> None:
+        """Keep what is read on one seat."""
         stand = self._stand
+        readers = stand.readers[number :: len(stand.seats)]
+        near, far = self._spawning.Pipe(duplex=False)
+        arguments = (seat, readers, stand.owners, self._n_of, self._counts, self._is_ending, far)
+        process = self._spawning.Process(target=_sit, args=arguments, daemon=True)
+        process.start()
+        far.close()
+        decoder = msgspec.msgpack.Decoder(list[Read])
+        try:
+            while True:
+                stand.history.read(*decoder.decode(near.recv_bytes()))
+        except EOFError:
+            process.join(_ENDING_S)
+        assert process.exitcode == 0, f"the readers of a seat ended with {process.exitcode}"
+
+    def _own(self, owner: str) -> None:
+        """Grant to some, let them read, revoke from most, let them try."""
+        stand, chance = self._stand, random.Random(owner)
         while not self.is_over:
             chosen = chance.sample(stand.readers, chance.randint(1, len(stand.readers)))
             stand.change("grant", owner, *chosen)
             self._let_read(owner, chosen, 3)
-            for reader in chance.sample(chosen, chance.randint(1, len(chosen))):
+            n_revoked = chance.randint((len(chosen) + 1) // 2, len(chosen))
+            for reader in chance.sample(chosen, n_revoked):
                 stand.change("revoke", owner, reader)
             self._let_read(owner, chosen, READS_A_CHANGE)
 
     def _let_read(self, owner: str, readers: list[str], n_reads: int) -> None:
-        goal = {reader: self._n_of[reader, owner] + n_reads for reader in readers}
+        places = [self._n_of[reader, owner] for reader in readers]
+        goal = {place: self._counts[place] + n_reads for place in places}
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and not self.is_over:
-            if all(self._n_of[reader, owner] >= wanted for reader, wanted in goal.items()):
+            if all(self._counts[place] >= wanted for place, wanted in goal.items()):
                 return
-            time.sleep(0.001)
+            time.sleep(_POLL_S)
 
-    def _look(self, reader: str, chance: random.Random) -> None:
-        stand = self._stand
-        while not self.is_over:
-            owner = chance.choice(stand.owners)
-            stand.read(reader, owner)
-            with self._lock:
-                self._n_done += 1
-                self._n_of[reader, owner] += 1
+
+class _Shared(Protocol):
+    value: int
+
+
+def _sit(
+    seat: Seat,
+    readers: Sequence[str],
+    owners: Sequence[str],
+    n_of: Mapping[tuple[str, str], int],
+    counts: list[int],
+    is_ending: _Shared,
+    pipe: Pipe,
+) -> None:
+    """Read until it is over, in a process of its own."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    kept: deque[Read] = deque()
+    failures: list[BaseException] = []
+
+    def look(reading: Reading, reader: str) -> None:
+        chance = random.Random(reader)
+        try:
+            while not is_ending.value:
+                owner = chance.choice(owners)
+                kept.append(reading(reader, owner))
+                counts[n_of[reader, owner]] += 1
+        except BaseException as error:
+            failures.append(error)
+
+    with seat.open() as reading:
+        threads = [threading.Thread(target=look, args=(reading, each)) for each in readers]
+        for thread in threads:
+            thread.start()
+        is_last = False
+        while not is_last:
+            time.sleep(_TOLD_S)
+            is_last = not any(thread.is_alive() for thread in threads)
+            pipe.send_bytes(msgspec.msgpack.encode([kept.popleft() for _ in range(len(kept))]))
+    pipe.close()
+    if failures:
+        raise failures[0]
