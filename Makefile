@@ -1,4 +1,4 @@
-.PHONY: grants-chaos grants-cost supervision-chaos-kafka chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: grants-chaos grants-http grants-cost supervision-chaos-kafka chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -37,9 +37,14 @@ watch-chaos: setup
 	$(BIN)/python -m tests.watch.chaos --rounds $(ROUNDS)
 
 # Grants, revocations and shared reads on a Kafka and a Redis of their own, under whatever goes wrong.
-READS ?= 1000000
+grants-chaos: READS = 1000000
 grants-chaos: setup
 	$(BIN)/python -m tests.scopes.chaos --reads $(READS)
+
+# The same over HTTP, through three gateways in processes of their own.
+grants-http: READS = 30000
+grants-http: setup
+	$(BIN)/python -m tests.scopes.over_http --reads $(READS)
 
 # What a shared read costs over an own one, and what a Redis that is stopped or wiped costs.
 grants-cost: setup
