@@ -1,4 +1,4 @@
-.PHONY: grants-chaos grants-http grants-cost supervision-chaos-kafka chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
+.PHONY: verify-full grants-chaos grants-http grants-cost supervision-chaos-kafka chaos supervision-chaos supervision-load bench-kafka watch-chaos import-big fuzz fuzz-hostile api-fuzz gateway-full shared-gateway-full typescript setup up down demo test kills kafka-full check conformance conformance-http test-model chaos-models bench clean
 PYTHON ?= python3
 BIN := .venv/bin
 VECTORS ?= tests/conformance/vectors
@@ -122,6 +122,11 @@ kafka-full: setup
 chaos: ROUNDS = 40
 chaos: setup
 	$(BIN)/python -m tests.kafka.chaos --rounds $(ROUNDS)
+
+# `ombus verify` while a worker folds and sessions write; then with one byte of one row flipped.
+VERIFIED ?= 1000000
+verify-full: setup
+	$(BIN)/python -m tests.kafka.verify_full --entries $(VERIFIED)
 
 # Kafka, Redis, a Kafka UI and the workers, with Docker; without it: docs/guides/kafka-dev.md
 COMPOSE := docker compose -f infra/compose/compose.yaml

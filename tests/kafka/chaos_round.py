@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -231,12 +231,9 @@ class Round:
                 return 1
         return 0
 
-    def _records(self) -> Sequence[LogRecord]:
-        return [
-            record
-            for partition in range(self.log.partitions)
-            for record in records_of(self.log, partition)
-        ]
+    def _records(self) -> Iterator[LogRecord]:
+        for partition in range(self.log.partitions):
+            yield from records_of(self.log, partition)
 
     def _tale(self, kind: str, drafts: Sequence[Draft], caught_up: float, n_forged: int) -> Tale:
         sent = {(draft.key, decode(draft.value).id) for draft in drafts}

@@ -20,6 +20,7 @@ from ombus_streams.engine.kafka.admission import RunLimits
 from ombus_streams.engine.kafka.app import Membership
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.partition import FoldOptions
+from ombus_streams.engine.kafka.rocks import Bounds, Memory
 from ombus_streams.engine.kafka.roles import ROLES
 from ombus_streams.engine.kafka.status import WorkerStatus
 from ombus_streams.engine.kafka.store import RocksState
@@ -27,7 +28,7 @@ from ombus_streams.engine.kafka.worker import Worker, WorkerOptions
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.provider import ModelRequest, TurnEvent
 
-from tests.kafka.rocks import small_memory
+from tests.kafka.rocks import SMALL
 from tests.kafka.world import Place, SystemClock, state_folder
 from tests.support.engine import diligent
 
@@ -45,6 +46,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """How long each first turn of a run takes."""
     max_runs: int = 64
     max_batch: int = 200
+    bounds: Bounds = SMALL
+    """What its databases may take."""
 
 
 class Slow:
@@ -89,7 +92,9 @@ async def run(told: Told, stop: asyncio.Event, report: bool = True) -> None:
     place, clock = told.place, CLOCK
     log = await asyncio.to_thread(KafkaLog, place.connection, place.topic)
     dead_letters = await asyncio.to_thread(KafkaLog, place.connection, place.dead_letters)
-    state = RocksState(state_folder(Path(place.folder), told.instance, told.role), small_memory())
+    state = RocksState(
+        state_folder(Path(place.folder), told.instance, told.role), Memory(told.bounds)
+    )
     model = Slow(told.run_seconds)
     worker = Worker(
         ROLES[told.role],

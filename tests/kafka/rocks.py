@@ -1,21 +1,23 @@
-"""Stores for the contract suite, which opens the same place twice to have an old owner.
+"""Stores for the contract suite, which opens the same place twice to have an old owner; a damage.
 
 In one process a RocksDB is open once: handles of one folder share the state, and the last one to
 close it closes the databases.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from ombus_streams.engine.kafka.areas import ROWS
 from ombus_streams.engine.kafka.rocks import Bounds, Memory
 from ombus_streams.engine.kafka.store import RocksState, RocksStore
 
-_SMALL: Final = Bounds(cache_bytes=4 << 20, buffers_bytes=2 << 20, buffer_bytes=1 << 20)
+SMALL: Final = Bounds(cache_bytes=4 << 20, buffers_bytes=2 << 20, buffer_bytes=1 << 20)
 _states: Final[dict[Path, tuple[RocksState, list["_Shared"]]]] = {}
 
 
 def small_memory() -> Memory:
-    return Memory(_SMALL)
+    return Memory(SMALL)
 
 
 def open_state(folder: Path) -> RocksState:
@@ -28,6 +30,16 @@ def open_store(folder: Path, partition: int) -> RocksStore:
     store = _Shared(state, folder, partition)
     handles.append(store)
     return store
+
+
+def flip_a_byte(database: Path) -> bytes:
+    """Change the last byte of a session's row; return its key."""
+    rows = Memory().open(database)
+    found = cast("Iterator[tuple[bytes, bytes]]", rows.items(from_key=ROWS + b"acme/"))
+    key, value = next(each for each in found if b"\x00" in each[0])
+    rows[key] = value[:-1] + bytes([value[-1] ^ 1])
+    rows.close()
+    return key[1:]
 
 
 class _Shared(RocksStore):

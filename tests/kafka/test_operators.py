@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import pytest
 
@@ -23,12 +23,10 @@ from ombus.operator.errors import Busy
 from ombus.operator.following import CLOSE_ENOUGH, NotCaughtUp, follow, rebuild, remove_old
 from ombus.operator.kafka_verification import NoRows, verify_rows
 from ombus.wiring import SystemClock
-from ombus.wiring_state import partitions_in, still_rows
+from ombus.wiring_state import is_in_use, partitions_in, still_rows
 from ombus.wiring_state import state_folder as wiring_folder
 from ombus_streams.engine.embedded.log import SqliteLog
-from ombus_streams.engine.kafka.areas import ROWS
 from ombus_streams.engine.kafka.log import KafkaLog
-from ombus_streams.engine.kafka.rocks import Memory
 from ombus_streams.engine.kafka.snapshot import reading
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.memory import keys
@@ -37,6 +35,7 @@ from typer.testing import CliRunner
 
 from tests.kafka import older_version
 from tests.kafka.child import Child, Told, settled
+from tests.kafka.rocks import flip_a_byte
 from tests.kafka.traffic import Feed, drafts_of, traffic
 from tests.kafka.world import Place, append_all, make_place, rows_in, state_folder, until
 from tests.support.brokers import Service
@@ -105,16 +104,6 @@ def test_a_live_system_is_proved_and_one_flipped_byte_is_named(place: Place, log
     (difference,) = json.loads(said)["differences"]
     assert (difference["session"], difference["what"]) == (session, row)
     assert "other bytes" in difference["fact"]
-
-
-def flip_a_byte(database: Path) -> bytes:
-    """Change the last byte of a session's row; return its key."""
-    rows = Memory().open(database)
-    found = cast("Iterator[tuple[bytes, bytes]]", rows.items(from_key=ROWS + b"acme/"))
-    key, value = next(each for each in found if b"\x00" in each[0])
-    rows[key] = value[:-1] + bytes([value[-1] ^ 1])
-    rows.close()
-    return key[1:]
 
 
 def test_rows_are_saved_wiped_restored_and_equal(place: Place, log: KafkaLog) -> None:
@@ -217,6 +206,31 @@ def test_rows_are_rebuilt_beside_their_worker_and_take_their_place(
     assert done["waitedSeconds"] > 0
     assert [rows_at(folder, partition) for partition in range(2)] == before
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
+
+
+def test_rows_are_rebuilt_in_several_processes_and_after_a_kill_from_where_they_were(
+    place: Place, log: KafkaLog
+) -> None:
+    append_all(log, drafts_of(traffic(6_000, n_sessions=40)))
+    data = Path(place.folder).parent
+    alone = rebuild(data, "alone", "all", log)
+    folder, expected = wiring_folder(data, "a", "all"), wiring_folder(data, "alone", "all")
+    beside = folder.with_name(f"{folder.name}.rebuild")
+    words = asked(place, "rebuild", "--kafka", "--processes", "2")
+    command = [sys.executable, "-m", "ombus.cli", "--data", str(data), *words]
+    killed = subprocess.Popen(command)
+    until(lambda: (beside / "00000" / "CURRENT").exists(), 60, "a partition is open")
+    killed.kill()
+    killed.wait()
+    until(lambda: not is_in_use(beside), 30, "its processes have ended with it")
+    assert not folder.exists()
+    code, said = run(place, *words)
+    assert code == 0, said
+    done = json.loads(said)
+    assert (done["partitions"], done["lag"]) == (2, 0)
+    assert done["records"] <= alone.records
+    for partition in range(2):
+        assert rows_at(folder, partition) == rows_at(expected, partition)
 
 
 @pytest.mark.skipif(N_ROUNDS < 4, reason="make kafka-full")

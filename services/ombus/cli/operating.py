@@ -122,6 +122,15 @@ def rebuild(
             "--wait", metavar="N", min=0, help="With --kafka: seconds for a worker to let go."
         ),
     ] = 60.0,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            help="With --kafka: fold in so many. Default: one a core where much is to be folded.",
+        ),
+    ] = None,
     remove_old: Annotated[
         bool,
         typer.Option(
@@ -145,7 +154,7 @@ def rebuild(
         if remove_old:
             rows.remove_old(where, as_json=json)
         else:
-            rows.rebuild(where, checkpoints, wait, as_json=json)
+            rows.rebuild(where, checkpoints, wait, processes, as_json=json)
         return
     from ombus.operator.errors import NoData
     from ombus.operator.rebuilding import rebuild as rebuild_folder

@@ -1,8 +1,10 @@
 """What commands print: data on standard output, as text or JSON; progress on standard error."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject
@@ -42,15 +44,19 @@ def columns(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) 
     ]
 
 
+TELL_SECONDS: Final = 10.0
 Tell = Callable[[int, int], None]
 """Told how far things are: how many of how many."""
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Tell]:
-    """Lend a line of progress on standard error, gone afterwards; none without a terminal."""
+    """Lend a line of progress on standard error, gone afterwards; without a terminal, now and then.
+
+    What ends within ``TELL_SECONDS`` says nothing there.
+    """
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield _told_now_and_then(title)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -66,3 +72,15 @@ def progress(title: str) -> Iterator[Tell]:
     with shown:
         task = shown.add_task(title, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _told_now_and_then(title: str) -> Tell:
+    told_at = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at > TELL_SECONDS:
+            told_at = time.monotonic()
+            note(f"{title}: {done:,} of {total:,}")
+
+    return tell

@@ -1,10 +1,12 @@
 """What commands do with rows folded from Kafka: ``verify``, ``rebuild``, ``replica``."""
 
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from ombus_schemas.topics import ENTRIES
@@ -18,15 +20,20 @@ from ombus.cli.options import (
     Servers,
     TopicName,
 )
-from ombus.cli.output import progress, say, say_json
+from ombus.cli.output import Tell, progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
 if TYPE_CHECKING:
     from ombus_streams.runtime.ports import EntryLog
 
     from ombus.operator.depot import Depot
-    from ombus.operator.following import Followed
+    from ombus.operator.following import Followed, Together
+    from ombus.operator.together import OpenLog
     from ombus.operator.verification import Verification
+
+
+WORTH_PROCESSES: Final = 100_000
+"""Records: fewer are folded before other processes have started."""
 
 
 class Rows:
@@ -51,12 +58,16 @@ class Rows:
         self.topic, self.role, self.instance = topic, role, instance or socket.gethostname()
         self.folder = state_folder(self.data, self.instance, role)
 
-    @contextmanager
-    def log(self) -> "Iterator[EntryLog]":
+    def opens_log(self) -> "OpenLog":
+        """Return what opens the log, here and in other processes."""
         from ombus.wiring_kafka import open_kafka_log
 
         connection = connection_for_command(self._context, self._servers)
-        with closing(open_kafka_log(connection, self.topic)) as log:
+        return partial(open_kafka_log, connection, self.topic)
+
+    @contextmanager
+    def log(self) -> "Iterator[EntryLog]":
+        with closing(self.opens_log()()) as log:
             yield log
 
 
@@ -68,7 +79,14 @@ def verified(where: Rows) -> "Verification":
         return verify_rows(where.folder, log, tell)
 
 
-def rebuild(where: Rows, checkpoints: str | None, wait_seconds: float, *, as_json: bool) -> None:
+def rebuild(
+    where: Rows,
+    checkpoints: str | None,
+    wait_seconds: float,
+    n_processes: int | None,
+    *,
+    as_json: bool,
+) -> None:
     from ombus.operator.following import rebuild as run
 
     with where.log() as log, progress("rebuilding") as tell:
@@ -79,6 +97,7 @@ def rebuild(where: Rows, checkpoints: str | None, wait_seconds: float, *, as_jso
             log,
             depot=_depot(checkpoints),
             wait_seconds=wait_seconds,
+            together=_together(where, log, n_processes),
             tell=tell,
         )
     if as_json:
@@ -152,6 +171,22 @@ def replica(
         say_json(done)
     else:
         say(f"followed {_what(done)}")
+
+
+def _together(where: Rows, log: "EntryLog", n_processes: int | None) -> "Together | None":
+    """Return what folds in so many processes; unless told, in as many as pay."""
+    from ombus.operator.together import fold_together
+
+    if n_processes is None:
+        n_records = sum(log.end(each) for each in range(log.partitions))
+        n_processes = (os.cpu_count() or 1) if n_records >= WORTH_PROCESSES else 1
+    if n_processes == 1:
+        return None
+
+    def together(folder: Path, partitions: Sequence[int], tell: Tell) -> int:
+        return fold_together(folder, log, where.opens_log(), partitions, n_processes, tell)
+
+    return together
 
 
 def _depot(place: str | None) -> "Depot | None":

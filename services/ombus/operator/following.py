@@ -39,6 +39,8 @@ BESIDE: Final = ".rebuild"
 
 Tell = Callable[[int, int], None]
 """Told how many records of how many have been folded."""
+Together = Callable[[Path, Sequence[int], Tell], int]
+"""Folds partitions into rows nobody has open, and returns how many records that were."""
 
 
 class NotCaughtUp(Misaddressed):
@@ -166,13 +168,14 @@ def rebuild(
     *,
     depot: Depot | None = None,
     wait_seconds: float = 0.0,
+    together: Together | None = None,
     tell: Tell = lambda done, total: None,
 ) -> Followed:
     """Fold new rows beside the live ones and let them take their place.
 
-    They begin at zero, or with a checkpoint of ``depot``. A worker that folds the live rows is
-    waited for, and the new ones are kept warm meanwhile. Where this fold version has no rows yet,
-    there is nobody to wait for: that is the way to a new version.
+    They begin at zero, or with a checkpoint of ``depot``; ``together`` folds them first. A worker
+    that folds the live rows is waited for, and the new ones are kept warm meanwhile. Where this
+    fold version has no rows yet, there is nobody to wait for: that is the way to a new version.
 
     Raises:
         Busy: the worker did not let go within ``wait_seconds``; what is folded stays beside, and
@@ -184,6 +187,7 @@ def rebuild(
     beside = live.with_name(live.name + BESIDE)
     partitions = _partitions(data, instance, role, log)
     n_restored = _from_checkpoints(beside, log, partitions, role, depot)
+    n_together = together(beside, partitions, tell) if together is not None else 0
     follower, never = Follower(beside, log, partitions), threading.Event()
     try:
         while True:
@@ -203,7 +207,7 @@ def rebuild(
         folder=str(live),
         partitions=len(partitions),
         from_checkpoint=n_restored,
-        records=follower.n_folded,
+        records=n_together + follower.n_folded,
         seconds=round(time.monotonic() - began, 3),
         lag=sum(log.end(each) for each in partitions) - follower.reached,
         waited_seconds=round(waited_seconds, 3),
