@@ -15,7 +15,8 @@ of at least three rounds, ratios are medians of the ratios of each round.
 - ``recovery_over_write``: the projector from a wiped directory over consuming the same bytes and
   writing two rows an entry, its bytes and its id (``--recovery N`` entries); ``recovery_over_raw``:
   over writing one row, the bytes alone; ``checkpoint_over_write``: from a checkpoint at the end,
-  hard links included; ``kept_seconds``: the same with its directory kept.
+  hard links included; ``kept_seconds``: the same with its directory kept; ``rebuild_over_write``:
+  folding all of it in one process a core, as ``ombus rebuild --kafka`` does.
 - ``*_cpu_us``: processor time an entry, of all threads of a contender's process: what others do on
   the machine is not in it.
 """
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -38,6 +40,7 @@ from typing import Final
 import msgspec
 import structlog
 from ombus.dev import kafka as dev_kafka
+from ombus.operator.together import fold_together
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_streams.engine.kafka.log import KafkaLog
@@ -212,6 +215,11 @@ def recovery(bench: Bench, n_entries: int) -> dict[str, float]:
     start = time.perf_counter()
     _opened(kept, log)
     kept_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    opens = partial(KafkaLog, place.connection, place.topic)
+    n_processes = os.cpu_count() or 1
+    fold_together(bench.folder / "rebuilt", log, opens, range(place.partitions), n_processes)
+    rebuilt_seconds = time.perf_counter() - start
     log.close()
     return {
         "recovery_entries": n_entries,
@@ -222,6 +230,7 @@ def recovery(bench: Bench, n_entries: int) -> dict[str, float]:
         "recovery_raw_cpu_us": raw.cpu_seconds / n_entries * 1e6,
         "checkpoint_over_write": write.seconds / from_checkpoint,
         "kept_seconds": kept_seconds,
+        "rebuild_over_write": write.seconds / rebuilt_seconds,
     }
 
 

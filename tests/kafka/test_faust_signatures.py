@@ -97,9 +97,10 @@ def test_the_assignor_is_read_from_the_consumer_when_it_starts() -> None:
     assert "assignors=self._partition_assignment_strategy" in started
 
 
-def test_what_a_consumer_unpacks_with_is_read_when_it_starts() -> None:
+def test_how_a_consumer_fetches_is_read_when_it_starts() -> None:
     started = source(aiokafka.AIOKafkaConsumer, "start")
     assert "value_deserializer=self._value_deserializer" in started
+    assert "fetch_max_wait_ms=self._fetch_max_wait_ms" in started
 
 
 def test_an_unknown_reset_strategy_means_none() -> None:

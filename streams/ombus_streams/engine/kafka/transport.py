@@ -30,6 +30,9 @@ from ombus_streams.runtime.ports import LogRecord
 
 POLL_SECONDS: Final = 0.5
 """How long one look for records waits where there are none."""
+FETCH_WAIT_MS: Final = 250
+"""How long a broker may hold a fetch of partitions that have no news. Meanwhile nothing else is
+fetched from it: with Faust's 1,500 a partition far behind, among others at their ends, waits."""
 
 _log = structlog.get_logger("ombus.transport")
 
@@ -207,6 +210,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):
         unpack_to_log_records()
         consumer = super()._create_worker_consumer(transport)
         consumer._value_deserializer = to_log_records
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         consumer._partition_assignment_strategy = [assignor_of(standing_of(self.app))]
         return consumer
 
