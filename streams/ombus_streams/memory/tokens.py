@@ -59,7 +59,7 @@ def _tokens(units: int) -> int:
 def _units(value: JsonValue) -> int:
     """Return the UTF-16 length of the JSON text of ``value``."""
     if isinstance(value, str):
-        return _string_units(value)
+        return _plain_units(value)
     if isinstance(value, dict):
         return _object_units(value)
     if isinstance(value, list):
@@ -76,22 +76,14 @@ def _object_units(value: JsonObject) -> int:
         return _plain_units(value)
     # braces, a colon to each key and a comma between two members
     frame = 1 + 2 * len(value) if value else 2
-    return frame + sum(_string_units(key) + _units(item) for key, item in value.items())
+    return frame + sum(_plain_units(key) + _units(item) for key, item in value.items())
 
 
-def _plain_units(value: JsonObject) -> int:
-    """Return the length for members that are all strings: there msgspec writes what JSON.stringify
-    does, but for the order of members."""
+def _plain_units(value: str | JsonObject) -> int:
+    """Return the length of a string, or of an object whose members are all strings: there msgspec
+    writes what JSON.stringify does, but for the order of members."""
     try:
         raw = _encode(value)
     except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
         return utf16_length(json_text(value))
     return len(raw) if raw.isascii() else utf16_length(raw.decode())
-
-
-def _string_units(text: str) -> int:
-    try:
-        raw = _encode(text)
-    except UnicodeEncodeError:  # lone surrogates, which JavaScript escapes
-        return utf16_length(json_text(text))
-    return len(raw) if text.isascii() else utf16_length(raw.decode())

@@ -52,13 +52,8 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
         return _again(session, known, entry)
     head.arrivals += 1
     head.at_ms = at_ms = at_ms if at_ms > head.at_ms else head.at_ms
-    match entry.data_type if entry.data is not None else "":
-        case "om.sources.invalidated":
-            row = invalidate(session, entry)
-            if row is not None:
-                session.emissions += funnel.follow(session, row, entry.timestamp)
-        case "om.sources.linked":
-            session.emissions += funnel.link(session, entry)
+    if entry.data is not None:
+        _fold_sources(session, entry)
     outcome: Outcome = "attached"
     leaf = session.leaves.get(head.default_segment)
     if leaf is not None and not head.n_parked and _follows(entry, leaf):
@@ -71,6 +66,17 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
     while head.oldest_parked and head.arrivals - head.oldest_parked >= PARKED_FOR:
         _give_up(session, head.oldest_parked)
     return outcome
+
+
+def _fold_sources(session: Session, entry: Entry) -> None:
+    """Fold what is said of sources on all branches, wherever the entry hangs."""
+    match entry.data_type:
+        case "om.sources.invalidated":
+            row = invalidate(session, entry)
+            if row is not None:
+                session.emissions += funnel.follow(session, row, entry.timestamp)
+        case "om.sources.linked":
+            session.emissions += funnel.link(session, entry)
 
 
 def known_as(session: Session, entry: Entry) -> Known:

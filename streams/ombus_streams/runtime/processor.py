@@ -6,7 +6,7 @@ fails leaves nothing behind: cached sessions are dropped and the row is read aga
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -148,36 +148,41 @@ class Processor:
         self, records: Sequence[LogRecord], touched: dict[bytes, Session], outbox: list[bytes]
     ) -> None:
         decoded = [_decoded(record) for record in records]
-        self._open(records, decoded, touched)
-        for record, entry in zip(records, decoded, strict=True):
-            error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
+        sessions = self._open(records, decoded, touched)
+        for record, entry, session in zip(records, decoded, sessions, strict=True):
+            error = _fold_one(session, record, entry) if session is not None else entry
             if error is not None and self._emits:
+                assert isinstance(error, BadRecord)
                 outbox.append(emission(record, self._topic, error, self._secrets))
 
     def _open(
         self,
         records: Sequence[LogRecord],
         decoded: Sequence[Entry | BadRecord | None],
-        opened: dict[bytes, Session],
-    ) -> None:
-        """Add the sessions of these records to ``opened``, in the order they first come.
+        touched: dict[bytes, Session],
+    ) -> list[Session | None]:
+        """Return the session of each entry, and add those that are new to ``touched``.
 
         The places of their ids are read at once: nearly all of them are new.
         """
+        sessions: list[Session | None] = []
         stored: list[bytes] = []
         absent: list[bytes] = []
         for record, entry in zip(records, decoded, strict=True):
+            session = None
             if isinstance(entry, Entry):
                 assert record.key is not None
-                session = opened.get(record.key)
+                session = touched.get(record.key)
                 if session is None:
-                    session = opened[record.key] = self.session(record.key)
+                    session = touched[record.key] = self.session(record.key)
                 place = keys.entry_id(session.prefix, entry.id)
                 (absent if session.is_new else stored).append(place)
+            sessions.append(session)
         expected: dict[bytes, bytes | None] = dict.fromkeys((*absent, *stored))
         if stored:
             expected.update(self.store.get_many(stored))
         self._rows.expect(expected)
+        return sessions
 
     def _after(self, last: LogRecord) -> PositionRow:
         return PositionRow(
@@ -233,11 +238,10 @@ class Processor:
 
 
 def _fold_one(
-    record: LogRecord, entry: Entry, sessions: Mapping[bytes, Session]
+    session: Session, record: LogRecord, entry: Entry | BadRecord | None
 ) -> BadRecord | None:
-    assert record.key is not None
+    assert isinstance(entry, Entry)
     assert record.value is not None
-    session = sessions[record.key]
     if fold(session, entry, record.value, record.at_ms) == "refused":
         return BadRecord("id", "the session holds another entry with this id")
     return None
