@@ -151,8 +151,9 @@ def _derived(name: str) -> list[Entry]:
 
 def texts(memory: SharedMemory | SharedBranch) -> frozenset[str]:
     """Return whatever a read may show."""
-    items = (*memory.observations, *memory.reflections)
-    return frozenset([*(item.content for item in items), *(str(e) for e in memory.entries)])
+    items = [item.content for item in memory.observations]
+    items += [item.content for item in memory.reflections]
+    return frozenset([*items, *(str(each) for each in memory.entries)])
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -230,9 +231,8 @@ def told_by_tools(url: str, memories: list[str]) -> str:
             Client(url) as client,
             McpClient(memory_server(client.session("writer"))) as tools,
         ):
-            asked: list[tuple[str, JsonObject]] = [("memory_context", {}), ("memory_view", {})]
-            asked += [("recall", {"id": each}) for each in memories]
-            found = [await tools.call_tool(name, arguments) for name, arguments in asked]
+            found = [await tools.call_tool(name) for name in ("memory_context", "memory_view")]
+            found += [await tools.call_tool("recall", {"id": each}) for each in memories]
             assert not any(each.is_error for each in found)
             return "\n".join(str(each) for each in found)
 
