@@ -74,10 +74,13 @@ class Run:
         said.seed += 1
 
         def told(verdict: Verdict) -> None:
+            for failure in (disturber.failure, *(each.failure for each in stand.granters)):
+                if failure is not None:
+                    raise failure
             self._telling.tell(self.verdict + verdict, self.disturbed + disturber.done)
 
+        traffic = Traffic(stand, n_reads, self._deadline - time.monotonic())
         try:
-            traffic = Traffic(stand, n_reads, self._deadline - time.monotonic())
             self.verdict += traffic.run(told)
         finally:
             disturber.close()

@@ -78,6 +78,7 @@ class GranterProcess:
         self._stop: Callable[[], None] = lambda: None
         self.maps: MortalMaps | None = None
         self.n_starts = self.n_repaired = 0
+        self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
 
@@ -108,6 +109,9 @@ class GranterProcess:
                 asyncio.run(self._run(maps))
             except Crash:
                 pass
+            except BaseException as error:
+                self.failure = error
+                raise
             finally:
                 maps.close()
 

@@ -79,27 +79,32 @@ class Traffic:
         """Return the verdict once the reads are done; ``told`` hears it on the way."""
         history, stand = self._stand.history, self._stand
         threads = [self._thread(self._seated, n, seat) for n, seat in enumerate(stand.seats)]
-        while not self.n_done and self.failure is None:  # New processes take their time.
-            time.sleep(_POLL_S)
-        threads += [self._thread(self._own, owner) for owner in stand.owners]
+        try:
+            while not self.n_done and self.failure is None:  # New processes take their time.
+                time.sleep(_POLL_S)
+            threads += [self._thread(self._own, owner) for owner in stand.owners]
+            self._watch(told)
+        finally:
+            self._is_ending.value = 1
+            for thread in threads:
+                thread.join()
+        if self.failure is not None:
+            raise self.failure
+        return history.judged()
+
+    def _watch(self, told: Callable[[Verdict], None]) -> None:
         judged = time.monotonic()
         deadline = judged + self._max_seconds
         while self.n_done < self._n_reads and self.failure is None:
             now = time.monotonic()
             if now >= deadline:
-                break
+                return
             if now - judged >= _JUDGED_S:
-                judged, verdict = now, history.judged()
+                judged, verdict = now, self._stand.history.judged()
                 if verdict.served:
-                    break
+                    return
                 told(verdict)
             time.sleep(_POLL_S)
-        self._is_ending.value = 1
-        for thread in threads:
-            thread.join()
-        if self.failure is not None:
-            raise self.failure
-        return history.judged()
 
     def _thread(self, act: Callable[..., None], *arguments: object) -> threading.Thread:
         def run() -> None:
