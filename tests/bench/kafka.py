@@ -5,8 +5,9 @@ own; it is timed from the first record it is handed to the last one it has store
 of at least three rounds, ratios are medians of the ratios of each round.
 
 - *Transport*: one counting fold in all (``contenders/counting.py``): our transport and store;
-  aiokafka with the same rows in RocksDB (the floor); Quix Streams with state and its changelog; a
-  stock Faust agent with a table, over fewer records.
+  aiokafka as it is documented, with the same rows in RocksDB (the floor; ours may pass it, as it
+  makes no record of aiokafka's); Quix Streams with state and its changelog; a stock Faust agent
+  with a table, over fewer records.
 - *Real*: our fold in the bare client, and in the worker as it ships, as observer and as projector;
   ``real_over_floor`` is the lower of both.
 - ``fold_over_decode``: the fold with its rows in memory, over typed decoding of the same bytes.
