@@ -44,7 +44,7 @@ def columns(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) 
     ]
 
 
-TELL_SECONDS: Final = 10.0
+TELL_SECONDS: Final = 30.0
 Tell = Callable[[int, int], None]
 """Told how far things are: how many of how many."""
 
