@@ -211,7 +211,8 @@ def forks(served: Running, *names: str) -> str:
         {"id": name, "parentId": stands["leaf"], "role": "user", "content": f"Or {name}?"}
         for name in names
     ]
-    assert served.post("writer/entries", {"entries": entries}).status_code == 200
+    done = served.post("writer/entries", {"entries": entries})
+    assert served.get("writer/branches", atLeast=done.json()["position"]).status_code == 200
     return str(stands["position"])
 
 
