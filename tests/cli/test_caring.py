@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
+from ombus.gateway.tokens import Tokens
 from ombus.settings import load_settings
 from ombus.wiring import Engine, open_engine, state_folder
 from ombus_schemas.entries import Entry
@@ -321,6 +323,22 @@ def test_a_backup_is_a_data_folder_with_the_same_memory(remembered: Cli, tmp_pat
     again = remembered("backup", copy)
     assert again.code == 2
     assert "is not empty" in again.err
+
+
+def test_no_token_is_valid_in_a_backup_and_its_gateway_asks_for_one(
+    remembered: Cli, folder: Path, tmp_path: Path
+) -> None:
+    token = remembered("token", "create", "ci", "--role", "reader").out.strip()
+    copy = tmp_path / "copy"
+
+    assert remembered("backup", copy).code == 0
+
+    with closing(Tokens(copy)) as tokens, closing(Tokens(folder)) as own:
+        now = datetime.now(UTC)
+        assert tokens.principal(token, now) is None
+        assert not tokens.is_empty()
+        assert own.principal(token, now) is not None
+    assert (copy / "tokens.db").stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_is_backed_up_while_another_process_appends(

@@ -20,6 +20,10 @@ def node(name: str, *below: TreeNode, **members: object) -> TreeNode:
     return TreeNode(delegation_id=f"{name}1", child_id=name, children=below, **said)  # type: ignore[arg-type]  # members of the test
 
 
+def databases(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*.db")}
+
+
 def test_a_tree_is_drawn_with_states_usage_and_the_last_milestone() -> None:
     scout = node("scout", state="finished", total_tokens=1_200, requested_ms=1_000, ended_ms=3_500)
     lead = node(
@@ -63,7 +67,19 @@ def test_the_command_reads_what_was_folded_and_ends_with_the_last_delegation(
 
     copy = folder.parent / "copy"
     assert cli("backup", copy).code == 0
+    assert databases(copy) == databases(folder) > {"supervision/milestones-v1/state.db"}
     assert cli("--data", copy, "tree", "boss", "--json").json() == said
+
+
+def test_a_session_that_delegated_nothing_has_no_delegations(cli: Cli, folder: Path) -> None:
+    assert cli("append", "boss", stdin='{"role":"user","content":"x"}').code == 0
+
+    alone = cli("tree", "boss", "--follow")
+    with running(folder):
+        beside = cli("tree", "boss")
+
+    assert (alone.code, alone.out) == (0, "boss: no delegations\n")
+    assert beside == alone
 
 
 @pytest.mark.parametrize("name", ["boss", "no/such/name"])

@@ -33,6 +33,7 @@ _TABLE: Final = (
     " NULL, expires_ms INTEGER, revoked_ms INTEGER) WITHOUT ROWID"
 )
 _FIELDS: Final = "id, name, tenant, roles, sessions, created_ms, expires_ms, revoked_ms"
+_REVOKE: Final = "UPDATE tokens SET revoked_ms = coalesce(revoked_ms, ?)"
 _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
@@ -141,11 +142,15 @@ class Tokens:
     def revoke(self, token_id: str, now: datetime) -> bool:
         """Let the token be worth nothing from now on; say whether there is one of this id."""
         with self._held() as connection:
-            done = connection.execute(
-                "UPDATE tokens SET revoked_ms = coalesce(revoked_ms, ?) WHERE id = ?",
-                (_ms(now), token_id),
-            )
+            done = connection.execute(f"{_REVOKE} WHERE id = ?", (_ms(now), token_id))
             return done.rowcount == 1
+
+    def revoke_all(self, now: datetime) -> None:
+        """Let every token be worth nothing from now on."""
+        with self._held() as connection:
+            connection.execute(
+                "UPDATE tokens SET revoked_ms = coalesce(revoked_ms, ?)", (_ms(now),)
+            )
 
     def rows(self) -> list[TokenRow]:
         """Return every token there ever was, oldest first."""

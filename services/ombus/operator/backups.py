@@ -2,20 +2,25 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from ombus.gateway.tokens import FILE as TOKENS
+from ombus.gateway.tokens import Tokens
 from ombus.operator.errors import Misaddressed
 from ombus.operator.verification import Verification, verify_folder
 from ombus.settings import ProcessSettings
 from ombus.wiring import Engine, open_engine
 
-BEFORE: Final = ("supervision/state-v*/state.db", "supervision/log.db")
-"""What delegations leave in a data folder. It speaks of entries, so it is copied before them."""
-AFTER: Final = ("access.db", "grants/log.db")
-"""What shared scopes leave there. A revocation is in the copy if it came before the end of it."""
+BEFORE: Final = ("watch.db", "supervision/*/state.db", "supervision/log.db")
+"""What `ombus watch` and delegations leave in a data folder. It speaks of entries that are on the
+log, so it is copied before them, and rows before the log they are folded from."""
+AFTER: Final = ("access.db", "grants/log.db", TOKENS)
+"""What shared scopes and tokens leave there. A revocation is in the copy if it came before the end
+of it."""
 
 Tell = Callable[[int, int], None]
 
@@ -42,8 +47,8 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     """Copy what ``engine`` has into the new ``folder`` while others append and fold, and verify it.
 
     The state is copied before the log, so the copy's log holds all that its state has folded. The
-    copy is a data folder: `ombus --data FOLDER` reads it. Tokens stay out: one that is revoked
-    later must not come back with a copy.
+    copy is a data folder: `ombus --data FOLDER` reads it. Its tokens are all revoked: none that is
+    revoked later comes back with a copy, and a gateway over it asks for new ones.
 
     Raises:
         NotEmpty: there is something at ``folder``.
@@ -57,6 +62,9 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
         tell(done, len(copies))
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy(source, target)
+    if (folder / TOKENS).exists():
+        with closing(Tokens(folder)) as tokens:
+            tokens.revoke_all(engine.clock.now())
     copied = msgspec.structs.replace(settings, data=str(folder))
     made = open_engine(copied, owns=False)
     try:
@@ -72,6 +80,7 @@ def _there(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
+    target.touch(mode=source.stat().st_mode & 0o777)  # who may not read one may not read the other
     origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
     copy = sqlite3.connect(target)
     try:
