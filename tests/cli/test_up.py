@@ -107,11 +107,19 @@ def test_commands_let_it_fold_and_wait_for_it(low: Cli, folder: Path) -> None:
     assert "Two rules before you start" in viewed.out
 
 
-def test_a_second_one_is_refused(cli: Cli, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [("up", "stop that one first"), ("serve", "stop that one first, or serve beside it")],
+)
+def test_a_second_one_is_refused_by_its_own_name(
+    cli: Cli, folder: Path, command: str, way_out: str
+) -> None:
     with Ownership(folder):
-        done = cli("up", "--wait", 0)
+        done = cli(command, "--wait", 0)
 
     assert done.code == 3
+    assert f"`ombus {command}` needs {folder} for itself, process {os.getpid()}" in done.err
+    assert way_out in done.err
     assert "[busy]" in done.err
 
 

@@ -47,7 +47,7 @@ def up(
     settings = settings_for(context, data, quiet=False)
     if log_json:
         logs.configure(settings.log_level, as_json=True, secrets=settings.secrets)
-    engine = own(settings, wait)
+    engine = own(settings, wait, "ombus up")
 
     def ready() -> None:
         log, lag = engine.log, engine.lag()

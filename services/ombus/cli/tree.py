@@ -69,10 +69,12 @@ Read: TypeAlias = "Callable[[], tuple[TreeAnswer, SummaryAnswer]]"
 
 @contextmanager
 def _folder(settings: "ProcessSettings", session: str) -> Iterator[Read]:
+    from ombus_schemas.delegating import SummaryAnswer, TreeAnswer
     from ombus_schemas.ids import is_key_part, session_key
 
     from ombus.operator.delegations import Delegations
     from ombus.operator.errors import NoData, NoSession
+    from ombus.wiring import has_log
     from ombus.wiring_supervision import has_delegations
 
     tenant, slash, name = session.rpartition("/")
@@ -80,7 +82,10 @@ def _folder(settings: "ProcessSettings", session: str) -> Iterator[Read]:
     if not is_key_part(tenant) or not is_key_part(name):
         raise NoSession(session)
     if not has_delegations(settings):
-        raise NoData(settings.folder)
+        if not has_log(settings.folder):
+            raise NoData(settings.folder)
+        yield lambda: (TreeAnswer(session=name), SummaryAnswer(session=name))
+        return
     key = session_key(tenant, name)
     with Delegations(settings, drives=False) as delegations:
         yield lambda: (delegations.tree(key), delegations.summary(key))

@@ -32,6 +32,7 @@ from ombus.wiring_kafka import Connection
 GRACE_SECONDS: Final = 5
 KEEP_ALIVE_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.2
+BESIDE: Final = "stop that one first, or serve beside it with --beside"
 
 _log = structlog.get_logger("ombus.gateway")
 
@@ -61,7 +62,10 @@ def open_gateway(
         Busy: somebody else owns the folder.
     """
     tokens, is_open = _tokens(settings, listening)
-    engine = own(settings, wait_seconds) if folds else open_engine(settings, owns=False)
+    if folds:
+        engine = own(settings, wait_seconds, "ombus serve", BESIDE)
+    else:
+        engine = open_engine(settings, owns=False)
     host = Host(settings, engine, folds=folds, threads=limits.threads)
     return Gateway(host, tokens, limits, is_open=is_open)
 

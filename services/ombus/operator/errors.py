@@ -13,7 +13,9 @@
 """
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
+
+STOP_IT: Final = "stop that one first"
 
 
 class OperatorError(Exception):
@@ -114,9 +116,8 @@ class Busy(OperatorError):
 
     code = "busy"
 
-    def __init__(self, what: str, folder: Path, owner: str) -> None:
+    def __init__(self, what: str, folder: Path, owner: str, way_out: str = STOP_IT) -> None:
         super().__init__(
-            f"{what} needs {folder} for itself, process {owner or 'unknown'} folds it: "
-            "stop that one first"
+            f"{what} needs {folder} for itself, process {owner or 'unknown'} folds it: {way_out}"
         )
         self.folder, self.owner = folder, owner

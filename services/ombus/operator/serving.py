@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from ombus.operator.errors import Busy
+from ombus.operator.errors import STOP_IT, Busy
 from ombus.settings import ProcessSettings
 from ombus.wiring import AlreadyOwned, Engine, open_engine
 
@@ -21,8 +21,12 @@ Beside = Callable[[asyncio.Event], Awaitable[None]]
 _log = structlog.get_logger("ombus.up")
 
 
-def own(settings: ProcessSettings, wait_seconds: float) -> Engine:
+def own(
+    settings: ProcessSettings, wait_seconds: float, command: str, way_out: str = STOP_IT
+) -> Engine:
     """Return the engine as its owner; a command that folds for itself is waited for.
+
+    ``command`` is the one that was run, ``way_out`` what its caller can do about a busy folder.
 
     Raises:
         Busy: somebody else still owns the folder after ``wait_seconds``.
@@ -33,7 +37,7 @@ def own(settings: ProcessSettings, wait_seconds: float) -> Engine:
             return open_engine(settings, owns=True)
         except AlreadyOwned as error:
             if time.monotonic() >= deadline:
-                raise Busy("`ombus up`", settings.folder, error.owner) from error
+                raise Busy(f"`{command}`", settings.folder, error.owner, way_out) from error
         time.sleep(RETRY_S)
 
 
