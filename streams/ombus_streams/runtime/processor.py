@@ -6,7 +6,7 @@ fails leaves nothing behind: cached sessions are dropped and the row is read aga
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -148,11 +148,10 @@ class Processor:
         self, records: Sequence[LogRecord], touched: dict[bytes, Session], outbox: list[bytes]
     ) -> None:
         decoded = [_decoded(record) for record in records]
-        sessions = self._open(records, decoded, touched)
-        for record, entry, session in zip(records, decoded, sessions, strict=True):
-            error = _fold_one(session, record, entry) if session is not None else entry
+        self._open(records, decoded, touched)
+        for record, entry in zip(records, decoded, strict=True):
+            error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
             if error is not None and self._emits:
-                assert isinstance(error, BadRecord)
                 outbox.append(emission(record, self._topic, error, self._secrets))
 
     def _open(
@@ -160,16 +159,14 @@ class Processor:
         records: Sequence[LogRecord],
         decoded: Sequence[Entry | BadRecord | None],
         touched: dict[bytes, Session],
-    ) -> list[Session | None]:
-        """Return the session of each entry, and add those that are new to ``touched``.
+    ) -> None:
+        """Add the sessions of these records to ``touched``, in the order they first come.
 
         The places of their ids are read at once: nearly all of them are new.
         """
-        sessions: list[Session | None] = []
         stored: list[bytes] = []
         absent: list[bytes] = []
         for record, entry in zip(records, decoded, strict=True):
-            session = None
             if isinstance(entry, Entry):
                 assert record.key is not None
                 session = touched.get(record.key)
@@ -177,12 +174,10 @@ class Processor:
                     session = touched[record.key] = self.session(record.key)
                 place = keys.entry_id(session.prefix, entry.id)
                 (absent if session.is_new else stored).append(place)
-            sessions.append(session)
         expected: dict[bytes, bytes | None] = dict.fromkeys((*absent, *stored))
         if stored:
             expected.update(self.store.get_many(stored))
         self._rows.expect(expected)
-        return sessions
 
     def _after(self, last: LogRecord) -> PositionRow:
         return PositionRow(
@@ -238,11 +233,11 @@ class Processor:
 
 
 def _fold_one(
-    session: Session, record: LogRecord, entry: Entry | BadRecord | None
+    record: LogRecord, entry: Entry, sessions: Mapping[bytes, Session]
 ) -> BadRecord | None:
-    assert isinstance(entry, Entry)
+    assert record.key is not None
     assert record.value is not None
-    if fold(session, entry, record.value, record.at_ms) == "refused":
+    if fold(sessions[record.key], entry, record.value, record.at_ms) == "refused":
         return BadRecord("id", "the session holds another entry with this id")
     return None
 
