@@ -1,19 +1,21 @@
 """Topics on a broker: made once, opened with one name, never made smaller."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 
 import msgspec
 import pytest
+from aiokafka import AIOKafkaProducer
 from ombus_schemas.topics import DEAD_LETTERS, Topic
 from ombus_streams.engine.created import LOG_KEY, created
 from ombus_streams.engine.kafka import topics
 from ombus_streams.engine.kafka.appender import Appender, Outgoing
 from ombus_streams.engine.kafka.broker_errors import BrokerUnavailable, OtherLog, TopicMissing
-from ombus_streams.engine.kafka.connection import Connection
+from ombus_streams.engine.kafka.connection import Connection, client_options
 from ombus_streams.engine.kafka.topic_plan import Plan
 
-from tests.kafka.admin import create_topic, set_configs
+from tests.kafka.admin import create_topic, delete_before, set_configs
 from tests.kafka.conftest import Apply, OpenLog, WallClock
 from tests.kafka.logs import declared
 
@@ -155,6 +157,43 @@ def test_a_topic_with_other_records_is_not_taken_for_a_log(
         apply([topic])
     with pytest.raises(TopicMissing, match="partition 0"):
         open_log(topic.name)
+
+
+def test_who_appends_while_a_topic_is_opened_is_named_with_a_way_out(
+    connection: Connection, topic: Topic
+) -> None:
+    class Overtaken(WallClock):
+        """Asked for the time of the first partition's record, it lets another be appended."""
+
+        def now(self) -> datetime:
+            if not appended:
+                appended.append(pool.submit(put, connection, topic.name, 2, b"t/s", b"{}"))
+                appended[0].result()
+            return super().now()
+
+    appended: list[Future[None]] = []
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(topics.Refused, match="appended to it before it was opened"),
+    ):
+        asyncio.run(topics.apply(connection, Overtaken(), [topic]))
+
+
+def test_a_partition_of_which_a_marker_is_left_holds_nothing(
+    connection: Connection, topic: Topic, apply: Apply
+) -> None:
+    async def run() -> None:
+        producer = AIOKafkaProducer(**client_options(connection), transactional_id=topic.name)
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait(topic.name, b"{}", b"t/s", 1)
+        await producer.stop()
+
+    create_topic(connection, topic)
+    asyncio.run(run())
+    delete_before(connection, topic.name, {1: 1})
+
+    assert actions(apply([topic])) == ["open"]
 
 
 def test_a_topic_that_was_copied_with_its_first_records_is_another_log(

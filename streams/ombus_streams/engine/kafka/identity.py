@@ -174,6 +174,9 @@ async def first_records(
                     waiting.discard(place)
                     consumer.pause(place)
                     firsts[place.partition] = cast(KafkaRecord, records[0])
+            for place in list(waiting):
+                if await consumer.position(place) >= ends[place]:  # markers of transactions alone
+                    waiting.discard(place)
     finally:
         await consumer.stop()
     return firsts

@@ -124,14 +124,14 @@ async def _open(connection: Connection, cluster: str, wanted: Wanted, clock: Clo
             await write(0, secrets.token_hex(8))
             firsts |= await first_records(connection, wanted.name, [0])
             names = {body.incarnation for body in [created_in(firsts[0])] if body is not None}
-        if len(names) != 1:
+        for partition in range(wanted.partitions):
+            if partition not in firsts and len(names) == 1:
+                await write(partition, *names)
+        firsts = await first_records(connection, wanted.name, range(wanted.partitions))
+        if len(names) != 1 or any(created_in(each) is None for each in firsts.values()):
             # Whoever still runs for the topic that was here before may be faster.
             fact = "somebody has appended to it before it was opened"
             raise Refused(wanted.name, fact, "stop who appends, delete the topic and apply again")
-        for partition in range(wanted.partitions):
-            if partition not in firsts:
-                await write(partition, *names)
-        firsts = await first_records(connection, wanted.name, range(wanted.partitions))
         incarnation_of(cluster, wanted.name, wanted.partitions, firsts)
     finally:
         await appender.close()
