@@ -29,6 +29,8 @@ from ombus_streams.runtime.budget import Caps
 from ombus_streams.runtime.provider import WorkerName
 from ombus_streams.runtime.roster import ProviderSpec, WorkerSpec
 
+from ombus.tables import read_table
+
 TABLES: Final = ("providers", "workers", "models", "callbacks")
 
 
@@ -109,6 +111,6 @@ def model_settings(tables: JsonObject) -> ModelSettings:
     """Return what the tables of the files say; a file's table replaces a weaker file's.
 
     Raises:
-        msgspec.ValidationError: by its path.
+        BadTable: by its path.
     """
-    return msgspec.convert(tables, ModelSettings)
+    return read_table(ModelSettings, tables)

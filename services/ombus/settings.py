@@ -27,6 +27,7 @@ from ombus.models import TABLES, ModelSettings, model_settings
 from ombus.secrets import load_secrets
 from ombus.supervising import TABLE as SUPERVISION_TABLE
 from ombus.supervising import SupervisionSettings, supervision_settings
+from ombus.tables import BadTable, misfit, unknown
 
 PREFIX: Final = "OMBUS_"
 CONFIG: Final = "OMBUS_CONFIG"
@@ -113,6 +114,10 @@ KEYS: Final[Mapping[str, type]] = {
     "gateway-max-tails": int,
 }
 """What may be set, as the files spell it; ``OMBUS_WAIT_SECONDS`` and kin in the environment."""
+PROCESS_TABLES: Final = (*TABLES, SUPERVISION_TABLE)
+"""The tables that are read whole: that of a stronger file replaces that of a weaker one."""
+ALL_TABLES: Final = (PROVIDER_KEY, *PROCESS_TABLES, KAFKA_KEY, REDIS_KEY)
+"""The tables a settings file may hold."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 TRACES: Final = ("off", "global", "otlp", "console")
 
@@ -132,13 +137,14 @@ def load_settings(
     said: dict[str, JsonValue] = {"data": _default_data(environ)}
     memory: list[JsonObject] = [_of_environment(environ)]
     tables: JsonObject = {}
-    supervision: JsonValue = {}
+    tables_from: dict[str, Path] = {}
     for file in files:
-        content = _read(file)
+        content = read_file(file)
         content.pop(KAFKA_KEY, None)
         content.pop(REDIS_KEY, None)
-        tables |= {name: content.pop(name) for name in TABLES if name in content}
-        supervision = content.pop(SUPERVISION_TABLE, supervision)
+        named: JsonObject = {name: content.pop(name) for name in PROCESS_TABLES if name in content}
+        tables |= named
+        tables_from |= dict.fromkeys(named, file)
         group = content.pop(PROVIDER_KEY, None)
         if group is not None:
             if not isinstance(group, dict):
@@ -152,18 +158,26 @@ def load_settings(
             and not name.startswith(_ELSEWHERE)
         ):
             key = name.removeprefix(PREFIX).lower().replace("_", "-")
+            if key not in KEYS:
+                known = [f"{PREFIX}{each.upper().replace('-', '_')}" for each in KEYS]
+                raise BadSetting(f"environment: {name}", unknown(name, [*known, CONFIG, PASSIVE]))
             said[key] = _checked(key, _listed(key, text), f"environment: {name}")
     for key, flag in flags.items():
         if flag is not None:
             said[key] = _checked(key, flag, f"--{key}")
     settings = msgspec.convert(said, ProcessSettings)
-    models = _models(tables, files)
+    try:
+        supervision = supervision_settings(tables.pop(SUPERVISION_TABLE, {}))
+        models = model_settings(tables)
+    except BadTable as error:
+        file = tables_from[error.place.partition(".")[0]]
+        raise BadSetting(f"{file}: {error.place}", error.fact) from error
     return msgspec.structs.replace(
         settings,
         memory=_memory(memory, files),
         memory_said=layered(memory),
         models=models,
-        supervision=_supervision(supervision, files),
+        supervision=supervision,
         secrets=_secrets(settings, environ, models),
     )
 
@@ -190,7 +204,12 @@ def _default_data(environ: Mapping[str, str]) -> str:
     return f"{home}/ombus" if home else DEFAULT_DATA
 
 
-def _read(file: Path) -> JsonObject:
+def read_file(file: Path) -> JsonObject:
+    """Return what a settings file says.
+
+    Raises:
+        BadSetting: it cannot be read, or is no TOML.
+    """
     try:
         content: JsonObject = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -209,11 +228,11 @@ def _listed(key: str, text: str) -> JsonValue:
 def _checked(key: str, value: JsonValue, path: str) -> JsonValue:
     kind = KEYS.get(key)
     if kind is None:
-        raise BadSetting(path, f"is no setting: there are {', '.join(KEYS)} and [{PROVIDER_KEY}]")
+        raise BadSetting(path, unknown(key, [*KEYS, *(f"[{name}]" for name in ALL_TABLES)]))
     try:
         found: JsonValue = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        raise BadSetting(path, f"does not fit: {str(error).lower()}") from error
+        raise BadSetting(path, misfit(kind)) from error
     match key:
         case "tenant" if not is_tenant_id(str(found)):
             raise BadSetting(path, "is no tenant id: use 1 to 128 of A-Z a-z 0-9 . _ : -")
@@ -243,22 +262,6 @@ def _of_environment(environ: Mapping[str, str]) -> JsonObject:
         return of_environment(environ)
     except BadPassive as error:
         raise BadSetting(f"environment: {PASSIVE}", str(error)) from error
-
-
-def _models(tables: JsonObject, files: Sequence[Path]) -> ModelSettings:
-    try:
-        return model_settings(tables)
-    except msgspec.ValidationError as error:
-        where = ", ".join(map(str, files))
-        raise BadSetting(f"{where}:", str(error)) from error
-
-
-def _supervision(table: JsonValue, files: Sequence[Path]) -> SupervisionSettings:
-    try:
-        return supervision_settings(table)
-    except ValueError as error:
-        where = ", ".join(map(str, files))
-        raise BadSetting(f"{where}: {SUPERVISION_TABLE}:", str(error)) from error
 
 
 def _secrets(

@@ -29,6 +29,8 @@ from ombus_streams.runtime.hooks import SECONDS
 from ombus_streams.supervision.checks import ChildPolicy, HostPolicy
 from ombus_streams.supervision.limits import host_limits
 
+from ombus.tables import BadTable, read_table
+
 TABLE: Final = "supervision"
 
 
@@ -77,20 +79,28 @@ def supervision_settings(table: JsonValue) -> SupervisionSettings:
     """Return what the table says.
 
     Raises:
-        ValueError: by its path.
+        BadTable: by its path.
     """
-    found = msgspec.convert(table, SupervisionSettings)
-    host_limits(found.limits)
+    found = read_table(SupervisionSettings, table, TABLE)
+    _check_limits(found.limits, f"{TABLE}.limits")
     for name, child in found.children.items():
+        place = f"{TABLE}.children.{name}"
         if not is_child_id(name):
-            raise ValueError(f"children.{name}: that is no name of a child")
-        host_limits(child.limits)
+            raise BadTable(place, "is no name of a child")
+        _check_limits(child.limits, f"{place}.limits")
         if child.budget_share is not None and not 0 < child.budget_share <= 1:
-            raise ValueError(f"children.{name}.budget-share is above 0 and at most 1")
+            raise BadTable(f"{place}.budget-share", "is no number above 0 and at most 1")
         unknown = [each for each in child.children if each not in found.children]
         if unknown:
-            raise ValueError(f"children.{name}.children: {unknown[0]} is no child")
+            raise BadTable(f"{place}.children", f"names {unknown[0]}, which is no child")
     return found
+
+
+def _check_limits(limits: dict[str, int], place: str) -> None:
+    try:
+        host_limits(limits)
+    except ValueError as error:
+        raise BadTable(f"{place}:", str(error)) from error
 
 
 def _policy(child: ChildSettings) -> ChildPolicy:

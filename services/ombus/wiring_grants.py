@@ -5,18 +5,15 @@ the maps that the granter keeps in Redis (``[redis]``, ``OMBUS_REDIS_*``); witho
 folds the small topic for itself.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.access import AccessFile
 from ombus_streams.engine.embedded.log import SqliteLog
-from ombus_streams.engine.redis.connection import BadRedis, RedisConnection
+from ombus_streams.engine.redis.connection import RedisConnection
 from ombus_streams.memory.shared import SharedMemory
 from ombus_streams.runtime.grant_fold import GrantFolds
 from ombus_streams.runtime.grants import Branches, GrantStore
@@ -25,6 +22,7 @@ from ombus_streams.runtime.ports import Clock
 from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
 
+from ombus.connections import said_of
 from ombus.operator.desk import Desk
 from ombus.operator.lookup import Lens
 from ombus.operator.sharing import ScopeSharing, asking_of
@@ -43,9 +41,6 @@ __all__ = [
     "redis_for",
     "shared_with",
 ]
-
-PREFIX: Final = "OMBUS_REDIS_"
-_FLAGS: Final = ("cluster", "tls")
 
 
 def open_sharing(desk: Desk) -> ScopeSharing:
@@ -150,29 +145,10 @@ def redis_for(environ: Mapping[str, str], files: Sequence[Path]) -> RedisConnect
     Raises:
         BadSetting: a setting is unknown or contradicts another.
     """
-    said: dict[str, JsonValue] = {}
-    for file in files:
-        found = tomllib.loads(file.read_text("utf-8")).get(REDIS_KEY, {})
-        if not isinstance(found, dict):
-            raise BadSetting(f"{file}: {REDIS_KEY}", "is no table")
-        said |= found
-    for name, text in environ.items():
-        if name.startswith(PREFIX):
-            key = name.removeprefix(PREFIX).lower().replace("_", "-")
-            said[key] = text.lower() in ("1", "true") if key in _FLAGS else text
-    if not said:
+    said = said_of(REDIS_KEY, environ, files)
+    if not said.values:
         return None
-    for secret in ("password", "sentinel-password"):
-        file_name = said.pop(f"{secret}-file", None)
-        if isinstance(file_name, str):
-            said[secret] = Path(file_name).read_text("utf-8").strip()
-    unknown = said.keys() - {each.encode_name for each in msgspec.structs.fields(RedisConnection)}
-    if unknown:
-        raise BadSetting(f"[{REDIS_KEY}] {min(unknown)}", "is no setting of the connection")
-    try:
-        return msgspec.convert(said, RedisConnection, strict=False)
-    except (BadRedis, msgspec.ValidationError) as error:
-        raise BadSetting(f"[{REDIS_KEY}]", f"does not fit: {error}") from error
+    return said.read_as(RedisConnection, ["password", "sentinel-password"], is_text=True)
 
 
 def _require_redis() -> None:

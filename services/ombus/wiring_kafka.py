@@ -5,20 +5,19 @@ own clients use: ``bootstrap-servers``, ``security-protocol``, ``sasl-username``
 """
 
 import asyncio
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.topics import ENTRIES, TOPICS, Topic
 from ombus_streams.engine.kafka.acls import ROLES, Role, Rule, commands, rules
-from ombus_streams.engine.kafka.connection import BadConnection, Connection
+from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.topic_plan import Plan
 from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
+from ombus.connections import said_of
 from ombus.settings import KAFKA_KEY, BadSetting
 from ombus.wiring import SystemClock
 
@@ -39,8 +38,6 @@ __all__ = [
 ]
 
 PREFIX: Final = "OMBUS_KAFKA_"
-PASSWORD_FILE: Final = "sasl-password-file"
-"""A file that holds the password and nothing else: how secrets are mounted."""
 SERVERS: Final = "bootstrap-servers"
 
 
@@ -52,30 +49,17 @@ def connection_for(
     Raises:
         BadSetting: nothing names a broker, or a setting is unknown or contradicts another.
     """
-    said: dict[str, JsonValue] = {}
-    for file in files:
-        said |= _table(file)
-    for name, text in environ.items():
-        if name.startswith(PREFIX):
-            said[name.removeprefix(PREFIX).lower().replace("_", "-")] = text
+    said = said_of(KAFKA_KEY, environ, files)
     if bootstrap_servers is not None:
-        said[SERVERS] = bootstrap_servers
-    if SERVERS not in said:
+        said.values[SERVERS] = bootstrap_servers
+        said.sources[SERVERS] = "--bootstrap-servers"
+    if SERVERS not in said.values:
         raise BadSetting(
             f"[{KAFKA_KEY}] {SERVERS}",
             f"is not set: give --bootstrap-servers, set {PREFIX}BOOTSTRAP_SERVERS, or start a "
             "broker with `ombus dev kafka up`",
         )
-    password_file = said.pop(PASSWORD_FILE, None)
-    if isinstance(password_file, str):
-        said["sasl-password"] = _read(Path(password_file)).strip()
-    unknown = said.keys() - {each.encode_name for each in msgspec.structs.fields(Connection)}
-    if unknown:
-        raise BadSetting(f"[{KAFKA_KEY}] {min(unknown)}", "is no setting of the connection")
-    try:
-        return msgspec.convert(said, Connection)
-    except (BadConnection, msgspec.ValidationError) as error:
-        raise BadSetting(f"[{KAFKA_KEY}]", f"does not fit: {error}") from error
+    return said.read_as(Connection, ["sasl-password"])
 
 
 def open_kafka_log(
@@ -176,18 +160,3 @@ def require_extra() -> None:
     except ModuleNotFoundError as error:
         raise BadSetting("kafka", "needs an extra: pip install 'ombus[kafka]'") from error
     assert ombus_streams.engine.kafka.broker_errors
-
-
-def _table(file: Path) -> dict[str, JsonValue]:
-    # What else is in the file, and whether it is TOML at all, `load_settings` has judged.
-    found = tomllib.loads(_read(file)).get(KAFKA_KEY, {})
-    if not isinstance(found, dict):
-        raise BadSetting(f"{file}: {KAFKA_KEY}", "is no table")
-    return found
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except OSError as error:
-        raise BadSetting(str(file), f"cannot be read: {error.strerror}") from error

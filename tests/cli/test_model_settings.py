@@ -47,17 +47,39 @@ def test_without_a_provider_nothing_is_prepared_and_nothing_is_imported(tmp_path
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "place", "fact"),
     [
-        '[providers.x]\nkind = "magic"',
-        '[providers.x]\nkind = "openai"\napi-key = "sk-in-a-file"',
-        '[workers.painter]\nprovider = "x"',
-        "[models]\ntokens = 5",
+        ('[providers.x]\nkind = "magic"', "providers.x.kind", "it takes one of anthropic, "),
+        ('[providers.x]\nmodel = "m"', "providers.x.kind", "is not set: it takes one of "),
+        (
+            '[providers.x]\nkind = "openai"\napi-key = "sk-in-a-file"',
+            "providers.x.api-key",
+            "is no setting: perhaps api-key-env; there are kind, ",
+        ),
+        ('[workers.painter]\nprovider = "x"', "workers.painter", "there are observer, reflector, "),
+        ('[models.observer]\nmodel = "m"', "models.observer", "there are max-runs, "),
+        ('[models]\nmax-runs = "many"', "models.max-runs", "it takes a whole number"),
+        ("models = 3", "models", "is no table"),
+        ("[callbacks]\nseconds = true", "callbacks.seconds", "it takes a number"),
+        ("[supervision]\nlimits = 3", "supervision.limits", "it takes a table, each value a whole"),
+        ("[supervision.limits]\nsteps = 0", "supervision.limits:", "steps is 0"),
+        (
+            "[supervision.children.a]\nallow = 3",
+            "supervision.children.a.allow",
+            "it takes a list, each text",
+        ),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_path(tmp_path: Path, text: str) -> None:
-    with pytest.raises(BadSetting, match=r"\$\."):
-        loaded(tmp_path, text)
+def test_what_makes_no_sense_is_refused_by_file_and_path(
+    tmp_path: Path, text: str, place: str, fact: str
+) -> None:
+    with pytest.raises(BadSetting) as raised:
+        loaded(tmp_path, text, "")
+
+    assert raised.value.path == f"{tmp_path / '0.toml'}: {place}"
+    assert fact in raised.value.fact
+    assert "$" not in str(raised.value)
+    assert "sk-in-a-file" not in str(raised.value)
 
 
 def test_the_environment_may_say_passive_and_files_go_before_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from ombus.settings import BadSetting, load_settings, settings_files
+from ombus.wiring_kafka import connection_for
 
 from tests.cli.conftest import Cli
 
@@ -47,9 +48,11 @@ def test_values_of_the_environment_are_read_as_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "fact"),
     [
-        ('dta = "x"', "dta", "is no setting"),
+        ('dta = "x"', "dta", "is no setting: perhaps data; there are data, tenant, "),
+        ("[kafak]", "kafak", "perhaps [kafka]; "),
+        ("[x]", "x", "[supervision], [kafka], [redis]"),
         ("[rabbit]\nx = 1", "rabbit", "is no setting"),
-        ("data = 3", "data", "does not fit"),
+        ("data = 3", "data", "does not fit: it takes text"),
         ('data = ""', "data", "is empty"),
         ('tenant = "_system"', "tenant", "is no tenant id"),
         ("partitions = 0", "partitions", "is no whole number"),
@@ -77,7 +80,7 @@ def test_what_makes_no_sense_is_refused_with_its_path(
 
 
 def test_an_unknown_variable_is_refused_by_its_name() -> None:
-    with pytest.raises(BadSetting, match="environment: OMBUS_DTA is no setting"):
+    with pytest.raises(BadSetting, match="OMBUS_DTA is no setting: perhaps OMBUS_DATA; there are"):
         load_settings({}, {"OMBUS_DTA": "x"}, [])
 
 
@@ -119,3 +122,71 @@ def test_a_bad_setting_ends_a_command_as_misuse(cli: Cli, tmp_path: Path) -> Non
     assert done.err.startswith("ombus: ")
     assert "dta is no setting" in done.err
     assert "Traceback" not in done.err
+
+
+TABLES = """
+[models]
+max-runs = 3
+[providers.local]
+kind = "openai"
+base-url = "http://me:hunter2@host/v1"
+[supervision.limits]
+activeChildren = 4
+[supervision.children.scout]
+[kafka]
+bootstrap-servers = "b:1"
+sasl-password = "hunter2"
+sasl-pasword = "hunter2"
+sasl-password-file = "word"
+[redis]
+url = "redis://me:hunter2@b"
+"""
+
+
+def test_what_the_tables_say_is_shown_without_its_secrets(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("ombus.toml").write_text(TABLES)
+    monkeypatch.setenv("OMBUS_KAFKA_CLIENT_ID", "me")
+    monkeypatch.setenv("OMBUS_REDIS_PASSWORD", "hunter2")
+
+    done = cli("settings", "--json")
+
+    shown = {each["key"]: (each["value"], each["origin"]) for each in done.json()["settings"]}
+    project = str(Path("ombus.toml").resolve())
+    assert shown["models.max-runs"] == (3, project)
+    assert shown["supervision.limits.activeChildren"] == (4, project)
+    assert shown["supervision.children.scout"] == ({}, project)
+    assert shown["kafka.bootstrap-servers"] == ("b:1", project)
+    assert shown["kafka.sasl-password-file"] == ("word", project)
+    assert shown["kafka.client-id"] == ("me", "environment OMBUS_KAFKA_CLIENT_ID")
+    assert shown["redis.password"] == ("(hidden)", "environment OMBUS_REDIS_PASSWORD")
+    assert "hunter2" not in done.out + cli("settings").out
+
+
+def test_without_tables_none_are_shown(cli: Cli) -> None:
+    shown = {each["key"].partition(".")[0] for each in cli("settings", "--json").json()["settings"]}
+
+    assert shown.isdisjoint({"models", "providers", "supervision", "kafka", "redis"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"OMBUS_KAFKA_SASL": "hunter2"}, "environment OMBUS_KAFKA_SASL: kafka.sasl is no setting"),
+        (
+            {"OMBUS_KAFKA_SECURITY_PROTOCOL": "hunter2"},
+            "kafka.security-protocol does not fit: it takes one of PLAINTEXT, ",
+        ),
+        ({"OMBUS_KAFKA_SASL_PASSWORD_FILE": "none"}, "kafka.sasl-password-file: none cannot be"),
+        ({"OMBUS_KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "needs sasl-username and sasl-password"),
+    ],
+)
+def test_a_connection_that_makes_no_sense_is_refused_without_repeating_a_value(
+    environ: dict[str, str], told: str
+) -> None:
+    with pytest.raises(BadSetting) as raised:
+        connection_for(environ, [], "b:1")
+
+    assert told in str(raised.value)
+    assert "hunter2" not in str(raised.value)

@@ -1,7 +1,7 @@
 """Where each setting was said, and what was said that nobody reads."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -15,8 +15,19 @@ from ombus_schemas.settings import (
     settings_json,
 )
 
+from ombus.connections import FILE, said_of
 from ombus.memory_settings import PASSIVE, of_environment
-from ombus.settings import KEYS, PREFIX, BadSetting, ProcessSettings
+from ombus.settings import (
+    KAFKA_KEY,
+    KEYS,
+    PREFIX,
+    PROCESS_TABLES,
+    REDIS_KEY,
+    BadSetting,
+    ProcessSettings,
+)
+from ombus.wiring_grants import RedisConnection
+from ombus.wiring_kafka import Connection
 
 _WORKER: Final = (
     "model",
@@ -52,6 +63,9 @@ MEMORY_SCALARS: Final = (
 )
 
 
+HIDDEN: Final = "(hidden)"
+
+
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
     """One setting that holds."""
 
@@ -71,7 +85,10 @@ def effective(
     environ: Mapping[str, str],
     files: Sequence[Path],
 ) -> list[Effective]:
-    """Return every process setting, then every memory setting; ``files`` go weakest first."""
+    """Return every process setting, every memory setting, and what the other tables say.
+
+    ``files`` go weakest first. No secret is among the values.
+    """
     said = [(file, _read(file)) for file in files]
     found: list[Effective] = []
     for key in KEYS:
@@ -99,7 +116,7 @@ def effective(
                     origin = _origin(source, given, each) if named else "default"
             path = f"{key}.{name}" if name else key
             found.append(Effective(key=f"{PROVIDER_KEY}.{path}", value=each, origin=origin))
-    return found
+    return [*found, *_of_tables(said), *_of_connections(environ, files)]
 
 
 def unknown_memory_keys(files: Sequence[Path]) -> list[str]:
@@ -146,6 +163,43 @@ def parsed(said: Sequence[str]) -> JsonObject:
         if not _is_taken(decoded, held):
             raise BadSetting(text, f"is not taken: {path} would be {_json(held)}")
     return settings
+
+
+def _of_tables(said: Sequence[tuple[Path, JsonObject]]) -> Iterator[Effective]:
+    for table in PROCESS_TABLES:
+        # The strongest file that has a table gives all of it.
+        for file, content in reversed(said):
+            if table in content:
+                for key, value in _leaves(table, content[table]):
+                    yield Effective(key=key, value=_public(value), origin=str(file))
+                break
+
+
+def _leaves(path: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    if isinstance(value, dict) and value:
+        for name, each in value.items():
+            yield from _leaves(f"{path}.{name}", each)
+    else:
+        yield path, value
+
+
+def _of_connections(environ: Mapping[str, str], files: Sequence[Path]) -> Iterator[Effective]:
+    for table, kind in ((KAFKA_KEY, Connection), (REDIS_KEY, RedisConnection)):
+        said = said_of(table, environ, files)
+        fields = {field.encode_name for field in msgspec.structs.fields(kind)}
+        for key, value in said.values.items():
+            # A secret is hidden, and so is what may be one under a name that is misspelt.
+            is_public = key.endswith(FILE) or (key in fields and "password" not in key)
+            yield Effective(
+                key=f"{table}.{key}",
+                value=_public(value) if is_public else HIDDEN,
+                origin=said.sources[key],
+            )
+
+
+def _public(value: JsonValue) -> JsonValue:
+    """Return a value without what an address may hold before its host."""
+    return HIDDEN if isinstance(value, str) and "://" in value and "@" in value else value
 
 
 def _origin(source: str, said: JsonValue, held: JsonValue) -> str:
