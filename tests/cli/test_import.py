@@ -79,6 +79,21 @@ def test_lines_that_cannot_be_read_are_named_with_their_reason(cli: Cli, tmp_pat
     assert "skipped line 3: not an object" in done.out
 
 
+@pytest.mark.parametrize("text", ["", "# Title\n\nSome words.\n", "[1]\n{}\n"])
+def test_a_file_that_is_no_transcript_is_a_finding_and_keeps_no_other_out(
+    cli: Cli, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(text)
+
+    done = cli("import", path, SAMPLE)
+
+    assert done.code == 1
+    assert done.err == f"ombus: {path} holds no line of a transcript: nothing was imported\n"
+    assert "79 entries appended" in done.out
+    assert cli("import", SAMPLE).code == 0
+
+
 def test_a_file_that_is_not_there_is_named_and_keeps_no_other_out(cli: Cli) -> None:
     done = cli("import", "nowhere.jsonl", SAMPLE, "--json")
 

@@ -58,7 +58,11 @@ def test_every_id_that_view_prints_recalls(remembered: Cli) -> None:
 
 
 def test_recall_of_what_is_not_there_is_a_finding(remembered: Cli) -> None:
-    assert remembered("recall", "abcdefabcdef").code == 1
+    done = remembered("recall", "abcdefabcdef")
+    assert done.code == 1
+    assert done.out == "Nothing recorded here has the id abcdefabcdef.\n"
+    assert done.err.startswith("ombus: abcdefabcdef is not in the memory of local/")
+    assert "try another --session or --leaf" in done.err
     assert remembered("recall", "no-id").code == 1
 
 
@@ -148,7 +152,11 @@ def test_pages_go_both_ways(cli: Cli) -> None:
     assert [entry["id"] for entry in back["entries"]] == ["b", "c"]
     assert [entry["id"] for entry in ahead["entries"]] == ["a", "b"]
     assert '"role":"user"' in cli("page", "c", "--full").out
-    assert cli("page", "zz").code == 1
+    none = cli("page", "zz")
+    assert none.code == 1
+    assert none.out == "No entry of this branch has the cursor's id.\n"
+    assert none.err.startswith("ombus: zz is no entry of local/")
+    assert "try another --session or --leaf" in none.err
     assert cli("page", "c", "--limit", 0).code == 1
 
 

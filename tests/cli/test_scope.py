@@ -20,7 +20,10 @@ def test_a_scope_is_opened_entered_left_and_closed(remembered: Cli) -> None:
 
 
 def test_what_the_scopes_do_not_allow_is_one_line_and_a_code(remembered: Cli) -> None:
-    assert remembered("scope", "enter", "plan").code == 2
+    done = remembered("scope", "enter", "plan")
+    assert done.code == 2
+    assert "session local/" in done.err
+    assert "scope 'plan' was never opened on this branch; `ombus scope list` shows" in done.err
     done = remembered("scope", "open", "no good")
     assert (done.code, done.out) == (2, "")
     assert "is no scope id" in done.err

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ombus.cli.options import AsOf, Data, Json, LeafId, SessionName
-from ombus.cli.output import columns, say, say_json
+from ombus.cli.output import columns, note, say, say_json
 from ombus.cli.shell import desk_for, settings_for
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def recall(
     else:
         say(found.text)
     if isinstance(found, NotRecalled):
+        note(f"ombus: {memory_id} is not in the memory of {_named(lens)}: {_ELSEWHERE}")
         raise typer.Exit(FOUND)
 
 
@@ -193,6 +194,8 @@ def page(
     else:
         say(found.text)
     if isinstance(found, NoPage):
+        if found.reason == "cursor_not_found":
+            note(f"ombus: {cursor} is no entry of {_named(lens)}: {_ELSEWHERE}")
         raise typer.Exit(FOUND)
 
 
@@ -251,6 +254,13 @@ def _where(lens: "Lens") -> "JsonObject":
 
 def _say_where(lens: "Lens") -> None:
     say(f"Session {lens.session.key.decode()}, leaf {lens.leaf.tip_id}, position {lens.position}")
+
+
+_ELSEWHERE: Final = "try another --session or --leaf"
+
+
+def _named(lens: "Lens") -> str:
+    return f"{lens.session.key.decode()}, leaf {lens.leaf.tip_id}"
 
 
 def _line(shown: "Shown") -> str:

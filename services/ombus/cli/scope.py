@@ -237,12 +237,18 @@ def _carry_out(
     data: "Path | None",
     done: str,
 ) -> None:
+    from ombus_streams.memory.scope_controller import ScopeRefused
+
     from ombus.operator.lookup import chosen_session
-    from ombus.operator.scoping import command
+    from ombus.operator.scoping import NotAllowed, command
 
     with desk_for(settings_for(context, data)) as desk:
         desk.catch_up()
-        found = command(desk, chosen_session(desk, session), wanted, leaf)
+        key = chosen_session(desk, session)
+        try:
+            found = command(desk, key, wanted, leaf)
+        except ScopeRefused as error:
+            raise NotAllowed(key.decode(), error) from error
     if json:
         say_json(found)
     elif found.id is None:

@@ -49,6 +49,7 @@ def import_files(
     worst = n_appended = 0
     with desk_for(settings, needs_log=False) as desk:
         for path in files:
+            n_found = 0
             try:
                 with progress(f"importing {path.name}") as tell:
                     for intake in import_file(desk, path, session, format, tell):
@@ -58,6 +59,10 @@ def import_files(
                             _say_intake(intake)
                         worst = max(worst, FOUND if intake.n_conflicts else 0)
                         n_appended += intake.entries
+                        n_found += intake.lines - intake.n_skipped
+                if not n_found:
+                    note(f"ombus: {path} holds no line of a transcript: nothing was imported")
+                    worst = max(worst, FOUND)
             except ValueError as error:
                 raise typer.BadParameter(str(error)) from error
             except KNOWN as error:

@@ -26,7 +26,7 @@ from ombus_streams.memory.items import (
 )
 from ombus_streams.memory.ledger import Ledger
 from ombus_streams.memory.reading import bound_scopes
-from ombus_streams.memory.scope_controller import ScopeLimitExceeded
+from ombus_streams.memory.scope_controller import ScopeLimitExceeded, ScopeRefused
 from ombus_streams.memory.scope_projection import Closed, project_scopes
 from ombus_streams.memory.scopes import MAX_BINDS, MAX_SCOPES, ScopeMap, strings_of
 from ombus_streams.memory.session import Session
@@ -68,6 +68,16 @@ class ScopeOvertaken(Misaddressed):
         super().__init__(
             f"another command came before this {name}: look at `ombus scope list`, then try again"
         )
+
+
+class NotAllowed(Misaddressed):
+    """The scopes of a session do not allow a command; it was judged and nothing appended."""
+
+    code = "scope_refused"
+
+    def __init__(self, session: str, cause: ScopeRefused) -> None:
+        super().__init__(f"session {session}: {cause}; `ombus scope list` shows its scopes")
+        self.session = session
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
