@@ -2,12 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject
+
+from ombus.operator.progress import Tell
 
 
 def say(text: str = "") -> None:
@@ -45,8 +47,6 @@ def columns(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) 
 
 
 TELL_SECONDS: Final = 30.0
-Tell = Callable[[int, int], None]
-"""Told how far things are: how many of how many."""
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import Final
 
 from ombus_streams.runtime.ports import EntryLog, LogRecord
 
-from ombus.operator.archives import Tell, log_records, opened, records_of
+from ombus.operator.archives import log_records, opened, records_of
 from ombus.operator.depot import Depot
+from ombus.operator.progress import Tell
 from ombus.operator.replay import REPLAYED_FROM, SYSTEM_KEY
 
 _TOLD_EVERY: Final = 1_000

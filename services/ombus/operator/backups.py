@@ -1,7 +1,7 @@
 """An online copy of a data folder that is proved before it is called one."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ import msgspec
 from ombus.gateway.tokens import FILE as TOKENS
 from ombus.gateway.tokens import Tokens
 from ombus.operator.errors import Misaddressed
+from ombus.operator.progress import Tell
 from ombus.operator.verification import Verification, verify_folder
 from ombus.settings import ProcessSettings
 from ombus.wiring import Engine, open_engine
@@ -21,8 +22,6 @@ log, so it is copied before them, and rows before the log they are folded from."
 AFTER: Final = ("access.db", "grants/log.db", TOKENS)
 """What shared scopes and tokens leave there. A revocation is in the copy if it came before the end
 of it."""
-
-Tell = Callable[[int, int], None]
 
 
 class NotEmpty(Misaddressed):

@@ -9,7 +9,6 @@ checkpoint. Restoring is copying them back; the worker folds the tail.
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from ombus_streams.runtime.ports import PositionRow
 
 from ombus.operator.depot import Depot
 from ombus.operator.errors import Busy, Misaddressed, OperatorError
+from ombus.operator.progress import Tell, untold
 from ombus.wiring_state import (
     FOLD_VERSION,
     is_in_use,
@@ -35,9 +35,6 @@ _CHUNK: Final = 1 << 20
 _PARTITION_DIGITS: Final = 5
 _OFFSET_DIGITS: Final = 20
 _NAMED_BY_CONTENT: Final = ".sst"
-
-Tell = Callable[[int, int], None]
-"""Told how many partitions of how many are done."""
 
 
 class NoCheckpoint(Misaddressed):
@@ -101,7 +98,7 @@ def save(
     now: datetime,
     *,
     keep: int = KEEP,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> list[Saved]:
     """Save every partition in ``folder`` that has a position, while it is folded or not.
 

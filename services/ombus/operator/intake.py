@@ -7,7 +7,7 @@ content under a known id is a conflict and stays off the log.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -27,15 +27,13 @@ from ombus_streams.memory.tree import known_as
 from ombus.importers import Imported, Transcript, open_transcripts
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
+from ombus.operator.progress import Tell, untold
 
 BATCH: Final = 200
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Entries appended at once, and about how many bytes of them are held before."""
 MAX_LISTED: Final = 1_000
 """Lines and conflicts a report lists one by one; the counts go on."""
-
-Tell = Callable[[int, int], None]
-"""Told how many rows of how many are done."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -84,7 +82,7 @@ def import_file(
     path: Path,
     session: str | None = None,
     format: str | None = None,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Iterator[Intake]:
     """Append what is new in ``path`` and yield a report for each session in it.
 

@@ -1,18 +1,15 @@
 """Proving rows folded from Kafka while their worker goes on: each partition as it stands now."""
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from ombus_streams.runtime.ports import EntryLog
 from ombus_streams.runtime.verify import Difference, Verified, verify
 
 from ombus.operator.errors import Misaddressed
+from ombus.operator.progress import Tell, untold
 from ombus.operator.verification import MAX_DIFFERENCES, Verification
 from ombus.wiring_state import StoreError, open_states, partitions_in, still_rows
-
-Tell = Callable[[int, int], None]
-"""Told how many records of how many have been folded afresh."""
 
 
 class NoRows(Misaddressed):
@@ -24,7 +21,7 @@ class NoRows(Misaddressed):
         super().__init__(f"{folder} holds no rows: name the instance and role of a worker")
 
 
-def verify_rows(folder: Path, log: EntryLog, tell: Tell = lambda done, total: None) -> Verification:
+def verify_rows(folder: Path, log: EntryLog, tell: Tell = untold) -> Verification:
     """Fold the log afresh up to where each partition of ``folder`` is, and compare row by row.
 
     A damaged file is a difference, too: its partition is named with what is wrong.

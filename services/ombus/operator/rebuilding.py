@@ -6,7 +6,6 @@ What runs have cost is carried over.
 """
 
 import shutil
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ from ombus_streams.runtime.processor import Processor
 from ombus_streams.runtime.usage import carry_over
 
 from ombus.operator.errors import Busy
+from ombus.operator.progress import Tell, untold
 from ombus.settings import ProcessSettings
 from ombus.wiring import (
     AlreadyOwned,
@@ -31,9 +31,6 @@ BESIDE: Final = ".rebuild"
 DAMAGED: Final = ".damaged"
 """What could not be read is kept, for whoever wants to know why; nothing needs it."""
 
-Tell = Callable[[int, int], None]
-"""Told how many records of how many have been folded."""
-
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came of it."""
@@ -45,7 +42,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Rows that the old state had otherwise, or not; ``None``: it could not be read."""
 
 
-def rebuild(settings: ProcessSettings, tell: Tell = lambda done, total: None) -> Rebuilt:
+def rebuild(settings: ProcessSettings, tell: Tell = untold) -> Rebuilt:
     """Fold the log from zero and let the result be the state, whatever the old one was.
 
     Raises:

@@ -7,7 +7,7 @@ was killed goes on where the target ends, without a record twice.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ from ombus_schemas.headers import APPENDED_AT, replayed
 from ombus_streams.runtime.ports import Draft, LogRecord
 
 from ombus.operator.errors import Misaddressed
+from ombus.operator.progress import Tell, untold
 
 REPLAYED_FROM: Final = "ombus-replayed-from"
 """Header of a copy: the position of its original."""
@@ -24,8 +25,6 @@ MAX_BATCH: Final = 500
 MAX_BATCH_BYTES: Final = 1_048_576
 BATCHES_A_SECOND: Final = 10
 """How finely a paced replay is spread."""
-
-Tell = Callable[[int, int], None]
 
 
 class BadSelection(Misaddressed):
@@ -158,7 +157,7 @@ def replay(
     progress_folder: Path,
     *,
     rate: float | None = None,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Replayed:
     """Copy what is selected, up to the end as it is now; at most ``rate`` records a second.
 

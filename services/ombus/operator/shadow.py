@@ -5,7 +5,7 @@ importers put on the log, and what the workers of this process made of that. Not
 the log that was copied; running again goes on with what has come since.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from ombus_schemas.settings import resolve_settings
 from ombus_streams.memory import items
 from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord
 
+from ombus.operator.progress import Tell, untold
 from ombus.operator.replay import Selection, replay
 from ombus.operator.replay_logs import LogSource, LogTarget
 from ombus.operator.spending import Account, spending
@@ -29,9 +30,6 @@ SHADOW: Final = "shadow"
 SETTINGS_ID: Final = "shadow-settings"
 _PROGRESS: Final = ".replay"
 _SETTINGS: Final = "om.settings."
-
-Tell = Callable[[int, int], None]
-"""Told how many records of how many have been remembered again."""
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -73,7 +71,7 @@ def shadow(
     sessions: Sequence[str] = (),
     said: JsonObject | None = None,
     providers: Providers | None = None,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Comparison:
     """Remember the sessions of ``log`` again under ``settings``, and compare.
 

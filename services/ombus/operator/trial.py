@@ -6,7 +6,7 @@ so nothing is paid for, and what it was shown is counted: about what a model wou
 """
 
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 import msgspec
@@ -21,10 +21,10 @@ from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEven
 
 from ombus.memory_settings import SESSION, WRITTEN_BY
 from ombus.operator.desk import Desk
+from ombus.operator.progress import Tell
 from ombus.wiring import Engine, Providers, extractive_providers, open_engine
 
 BATCH: Final = 500
-Tell = Callable[[int, int], None]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,19 +1,16 @@
 """Proving the store of a data folder, also while another process folds it: one snapshot each."""
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from ombus_streams.runtime.verify import Difference, Verified, verify
 
+from ombus.operator.progress import Tell, untold
 from ombus.wiring import Engine, StateFile
 
 MAX_DIFFERENCES: Final = 20
-
-Tell = Callable[[int, int], None]
-"""Told how many records of how many have been folded afresh."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -36,7 +33,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return not self.n_differences
 
 
-def verify_folder(engine: Engine, tell: Tell = lambda done, total: None) -> Verification:
+def verify_folder(engine: Engine, tell: Tell = untold) -> Verification:
     """Fold the log afresh up to where the store is and compare the two row by row."""
     log = engine.log
     total = sum(log.end(partition) for partition in range(log.partitions))
