@@ -12,17 +12,28 @@ pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
 
 from aiokafka.admin import AIOKafkaAdminClient
 from ombus.cli.app import app
-from ombus.operator.archives import DamagedArchive, Gap, OtherArchive, archive, check, opened
+from ombus.operator.archives import (
+    DamagedArchive,
+    Gap,
+    OtherArchive,
+    archive,
+    check,
+    log_records,
+    opened,
+    records_of,
+)
 from ombus.operator.depot import depot_at
 from ombus_streams.engine.created import LOG_KEY
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.engine.kafka.log import KafkaLog
-from ombus_streams.runtime.ports import Draft, EntryLog
+from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord
 from ombus_streams.runtime.processor import Processor
 from typer.testing import CliRunner
 
 from tests.kafka.traffic import drafts_of, traffic
-from tests.kafka.world import Place, SystemClock, append_all, make_place, records_of, until
+from tests.kafka.transactions import transact
+from tests.kafka.world import Place, SystemClock, append_all, make_place, until
+from tests.kafka.world import records_of as records_on
 from tests.support.brokers import Service
 from tests.support.engine import MemoryStore
 from tests.support.replays import by_key
@@ -70,7 +81,7 @@ def test_a_topic_is_archived_wiped_restored_and_its_fold_is_equal(place: Place) 
     wiped(place)
     with closing(KafkaLog(place.connection, place.topic)) as log:
         assert log.incarnation != incarnation
-        assert len(list(records_of(log, 0))) == 1
+        assert len(list(records_on(log, 0))) == 1
         code, said = on_kafka(place, "restore", depot, "--to", "kafka")
         assert code == 0, said
         assert json.loads(said)["equal"]
@@ -80,6 +91,30 @@ def test_a_topic_is_archived_wiped_restored_and_its_fold_is_equal(place: Place) 
         code, said = on_kafka(place, "restore", depot, "--to", "kafka")
         assert (code, json.loads(said)["copied"]) == (0, 0)
     assert run(place, "archive", depot, "--check")[0] == 0
+
+
+def test_a_topic_with_markers_of_transactions_is_archived_whole(place: Place) -> None:
+    entries, depot = drafts_of(traffic(120, n_sessions=8)), f"{place.folder}/archive"
+    with closing(KafkaLog(place.connection, place.topic)) as log:
+        append_all(log, entries[:40])
+        transact(place.connection, log, entries[40:60])
+        append_all(log, entries[60:80])
+        transact(place.connection, log, entries[80:100], is_aborted=True)
+        for n_new in (102, 0):
+            code, said = on_kafka(place, "archive", depot, "--from", "kafka")
+            assert (code, json.loads(said)["nNewRecords"]) == (0, n_new), said
+        append_all(log, entries[100:])
+        code, said = on_kafka(place, "archive", depot, "--from", "kafka")
+        assert (code, json.loads(said)["nNewRecords"]) == (0, 20), said
+        held = check(depot_at(depot))
+        kept = [each for segment in held.segments for each in records_of(depot_at(depot), segment)]
+        assert sorted(kept, key=place_of) == [
+            each for partition in range(2) for each in log_records(log, partition, 0, 1_000)
+        ]
+
+
+def place_of(record: LogRecord) -> tuple[int, int]:
+    return record.partition, record.offset
 
 
 def wiped(place: Place) -> None:

@@ -33,10 +33,12 @@ from ombus_streams.engine.kafka.broker_errors import (
 from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.runtime.errors import Closed, LimitExceeded
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import Draft
 
 from tests.kafka.conftest import OpenLog, WallClock
 from tests.kafka.logs import declared
+from tests.kafka.transactions import transact
 from tests.support.brokers import Service
 from tests.support.proxy import Proxy
 from tests.support.replays import entry_draft
@@ -126,6 +128,44 @@ def test_starts_and_ends_are_asked_at_once(log: KafkaLog) -> None:
     bounds = log.bounds()
     assert bounds[position.partition] == (0, 2)
     assert len(bounds) == 3
+
+
+def test_markers_of_transactions_are_no_records_and_hold_no_reader_up(
+    log: KafkaLog, connection: Connection
+) -> None:
+    partition = log.partition_of(b"t/s")
+    log.append([draft(b"1")])
+    transact(connection, log, [draft(b"2")])
+    log.append([draft(b"4")])
+    transact(connection, log, [draft(b"5")], is_aborted=True)
+    assert log.end(partition) == 7
+    for n_records in (1, 2, 3, 1_000):
+        found = [each.offset for page in pages(log, partition, 0, 7, n_records) for each in page]
+        assert found == [0, 1, 2, 4, 5]  # 3 and 6 are markers.
+    assert [each.offset for each in log.read(partition, 3, 1)] == [4]
+    assert log.read(partition, 6, 10) == log.read(partition, 6, 10) == []
+    assert [each.value for each in log.of_key(b"t/s")] == [b"1", b"2", b"4", b"5"]
+    log.append([draft(b"7")])
+    assert [each.offset for each in log.read(partition, 6, 10)] == [7]
+
+
+def test_what_lies_from_one_offset_to_another_ends_there_whatever_is_missing_between(
+    log: KafkaLog, connection: Connection
+) -> None:
+    partition = log.partition_of(b"t/s")
+    transact(connection, log, [draft(b"1")])
+    log.append([draft(b"%d" % number) for number in range(3, 8)])
+    found = [each.offset for page in pages(log, partition, 0, 5, 1_000) for each in page]
+    assert found == [0, 1, 3, 4]
+
+
+def test_a_replayed_time_does_not_go_back_behind_a_marker(
+    log: KafkaLog, connection: Connection
+) -> None:
+    transact(connection, log, [draft(b"1")])
+    log.append([draft(b"2", at_ms=7)])
+    before, after = log.of_key(b"t/s")
+    assert after.at_ms == before.at_ms
 
 
 def test_a_closed_log_says_so(log: KafkaLog) -> None:

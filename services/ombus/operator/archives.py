@@ -10,15 +10,17 @@ import gzip
 import hashlib
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import EntryLog, LogRecord
 
 from ombus.operator.depot import Depot, NotThere
 from ombus.operator.errors import Misaddressed, OperatorError
+from ombus.operator.progress import Tell, untold
 
 MANIFEST: Final = "archive.json"
 SEGMENT_BYTES: Final = 16 * 1_048_576
@@ -27,9 +29,6 @@ FORMAT: Final = 1
 _LENGTH_BYTES: Final = 4
 _LEVEL: Final = 6
 _PAGE: Final = 1_000
-
-Tell = Callable[[int, int], None]
-"""Told how many records of how many are done."""
 
 
 class OtherArchive(Misaddressed):
@@ -112,7 +111,7 @@ def archive(
     topic: str,
     *,
     segment_bytes: int = SEGMENT_BYTES,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Archived:
     """Archive what the log has by now and the archive has not; each segment is read back.
 
@@ -129,10 +128,7 @@ def archive(
     total = sum(end - offset for _, offset, end in places)
     for partition, begin, end in places:
         offset = begin
-        while offset < end:
-            segment = _write(depot, log, partition, offset, end, segment_bytes)
-            if segment is None:
-                break  # What is left are markers: offsets without a record.
+        while segment := _write(depot, log, partition, offset, end, segment_bytes):
             held = msgspec.structs.replace(held, segments=(*held.segments, segment))
             depot.write(MANIFEST, msgspec.json.encode(held))
             offset, n_segments = segment.next_offset, n_segments + 1
@@ -165,7 +161,7 @@ def opened(depot: Depot) -> Archive:
     return found
 
 
-def check(depot: Depot, tell: Tell = lambda done, total: None) -> Archive:
+def check(depot: Depot, tell: Tell = untold) -> Archive:
     """Read every segment and return the manifest, which then is true.
 
     Raises:
@@ -214,12 +210,8 @@ def records_of(depot: Depot, segment: Segment) -> Iterator[LogRecord]:
 
 def log_records(log: EntryLog, partition: int, offset: int, end: int) -> Iterator[LogRecord]:
     """Yield the records of a partition from ``offset`` to ``end``."""
-    while offset < end:
-        page: Sequence[LogRecord] = log.read(partition, offset, min(_PAGE, end - offset))
-        if not page:
-            return
+    for page in pages(log, partition, offset, end, _PAGE):
         yield from page
-        offset = page[-1].offset + 1
 
 
 def _held(depot: Depot, log: EntryLog, topic: str) -> Archive:

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord
 
 from ombus.operator.replay import REPLAYED_FROM, Marks, OffsetRange
@@ -43,12 +44,8 @@ class LogSource:
         return heapq.merge(*walks, key=lambda record: record.at_ms)
 
     def _walk(self, partition: int, offset: int, end: int) -> Iterator[LogRecord]:
-        while offset < end:
-            page = self._log.read(partition, offset, min(_PAGE, end - offset))
-            if not page:
-                return
+        for page in pages(self._log, partition, offset, end, _PAGE):
             yield from page
-            offset = page[-1].offset + 1
 
 
 class LogTarget:

@@ -17,6 +17,7 @@ from ombus_streams.memory.head import LeafHead
 from ombus_streams.memory.recent import recent
 from ombus_streams.memory.rows import Overlay, Rows
 from ombus_streams.memory.session import Session, chain, view
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import EntryLog, PositionRow, StateStore
 from ombus_streams.runtime.processor import Processor
 
@@ -65,9 +66,9 @@ def verify(
     """
     processor = Processor(scratch, log, partition, emits=False)
     end = position.next_offset if position is not None else 0
-    while processor.next_offset < end:
-        if not processor.step(min(BATCH, end - processor.next_offset)).n_records:
-            break  # The log ends below the stored position: the position row differs.
+    # A log that ends below the stored position shows: the position row differs.
+    for page in pages(log, partition, processor.next_offset, end, BATCH):
+        processor.fold(page)
         progress(processor.next_offset)
     found: list[Difference] = []
     n_rows = 0

@@ -1,7 +1,9 @@
 """The log on Kafka: one topic, whose partitions each open with the record that names the log.
 
 The port is synchronous, as a fold is; the clients run on an event loop in a thread of their own.
-Offsets are contiguous: nothing here uses transactions, and nothing is compacted.
+Offsets are not counted: nothing here uses transactions, and nothing is compacted, but where
+another producer does, its markers are offsets without a record. What it sends is read at once,
+committed or not, as by every other reader of the topic.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from ombus_streams.engine.kafka.readers import Readers
 from ombus_streams.engine.kafka.records import sent_headers
 from ombus_streams.engine.partitioner import partition_of
 from ombus_streams.runtime.errors import LimitExceeded
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import Draft, LogRecord, Position
 from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
@@ -145,12 +148,8 @@ class KafkaLog:
         partition = self.partition_of(key)
         offset, end = self._call(self._readers.bounds([partition]))[partition]
         stop = end if before is None else min(before, end)
-        while offset < stop:
-            page = self.read(partition, offset, min(_PAGE, stop - offset))
-            if not page:
-                return
-            yield from (record for record in page if record.key == key and record.offset < stop)
-            offset = page[-1].offset + 1
+        for page in pages(self, partition, offset, stop, _PAGE):
+            yield from (record for record in page if record.key == key)
 
     def close(self) -> None:
         """Finish the appends that were taken in, close the connections. Idempotent."""
@@ -218,10 +217,20 @@ class KafkaLog:
         """Return the time of the newest replayed record of a partition, 0 if there is none."""
         known = self._last_ms.get(partition)
         if known is None:
-            last = self.read(partition, max(self.end(partition) - 1, 0), 1)
-            known = last[0].at_ms if last and last[0].offset > 0 else 0
+            last = self._newest(partition)
+            known = last.at_ms if last is not None and last.offset > 0 else 0
             self._last_ms[partition] = known
         return known
+
+    def _newest(self, partition: int) -> LogRecord | None:
+        start, end = self._call(self._readers.bounds([partition]))[partition]
+        offset, n_records = end, 1
+        while offset > start:
+            offset = max(start, end - n_records)
+            if records := self.read(partition, offset, n_records):
+                return records[-1]
+            n_records *= 2  # Nothing but markers so far.
+        return None
 
     def _call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         try:

@@ -20,7 +20,8 @@ from ombus_streams.runtime.ports import LogRecord
 
 MAX_READERS: Final = 4
 """Connections for reading; more callers wait for one to come back."""
-_POLL_MS: Final = 1_000
+_POLL_MS: Final = 100
+"""How long a read waits before it looks how far it is: markers move it on and wake nobody."""
 _FETCH_BYTES: Final = 2 * MAX_RECORD_BYTES
 
 
@@ -86,6 +87,7 @@ class _Reader:
     def __init__(self, consumer: AIOKafkaConsumer, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
         self.place: tuple[int, int] | None = None
+        """The offset its last caller will go on from; between that and its own lie markers."""
 
     @classmethod
     async def started(cls, connection: Connection, topic: str) -> "_Reader":
@@ -117,22 +119,21 @@ class _Reader:
         self._go_to(where, offset)
         found: list[LogRecord] = []
         try:
-            while len(found) < max_records and offset < end:
+            # The consumer's place and not the last record: behind it may lie markers alone.
+            while len(found) < max_records and await self._consumer.position(where) < end:
                 try:
                     records = await self._consumer.getmany(
                         where, timeout_ms=_POLL_MS, max_records=max_records - len(found)
                     )
                 except kafka_errors.OffsetOutOfRangeError:
                     # Retention has taken what lay here, before the read or in the middle of it.
-                    offset = (await self._consumer.beginning_offsets([where]))[where]
-                    self._consumer.seek(where, offset)
+                    start = (await self._consumer.beginning_offsets([where]))[where]
+                    self._consumer.seek(where, start)
                     continue
-                if where in records:
-                    found += cast("list[LogRecord]", records[where])
-                    offset = found[-1].offset + 1
+                found += cast("list[LogRecord]", records.get(where, []))
         finally:
             self._consumer.pause(where)
-        self.place = (partition, offset)
+        self.place = (partition, found[-1].offset + 1 if found else offset)
         return found
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
