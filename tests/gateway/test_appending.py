@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.gateway.serving import Running
 
 POSITION = re.compile(r"[0-9a-f]{16}:\d:\d+")
@@ -83,3 +85,42 @@ def test_a_body_that_is_none_is_a_bad_request_that_quotes_nothing(served: Runnin
     for body in (b"{", b"[]", b'{"entries": 3}', b'{"entries": []}', b"\xff", b"[" * 100_000):
         answer = served.http.post("/v1/sessions/append-8/entries", content=body)
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("entries", b"x", "the body is no JSON: a JSON object is expected"),
+        ("entries", b'["hunter2"]', "the body does not fit: expected `object`, got `array`"),
+        (
+            "entries",
+            b'{"hunter2":["hunter2"]}',
+            "the body does not fit: object missing required field `entries`",
+        ),
+        (
+            "entries",
+            b'{"entries":"hunter2"}',
+            "the body does not fit: expected `array`, got `str`, at `$.entries`",
+        ),
+        (
+            "entries",
+            b'{"entries":[]}',
+            "the body does not fit: expected `array` of length >= 1, at `$.entries`",
+        ),
+        (
+            "invalidations",
+            b'{"ids":["a"],"reason":"hunter2"}',
+            "the body does not fit: it takes one of corrected, deleted, revoked, at `$.reason`",
+        ),
+    ],
+)
+def test_a_body_that_does_not_fit_is_told_where_and_what_is_expected_and_not_quoted(
+    served: Running, path: str, body: bytes, detail: str
+) -> None:
+    served.append("append-misfit", "one")
+
+    answer = served.http.post(f"/v1/sessions/append-misfit/{path}", content=body)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert answer.json()["detail"] == detail
+    assert "hunter2" not in answer.text

@@ -1,8 +1,9 @@
 """One request that is allowed: who asks what of which session, and its query and body, typed."""
 
 import asyncio
+import re
 from collections.abc import Mapping
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from ombus_schemas.routes import MAX_NUMBER, Param, Route
@@ -10,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ombus.gateway.problems import ApiError
 from ombus.gateway.tokens import Principal
+from ombus.tables import misfit
 
 Value: TypeAlias = str | int | float | bool
 Decoded = TypeVar("Decoded")
@@ -67,10 +69,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(self.body or b"{}", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            said = str(error) if isinstance(error, msgspec.ValidationError) else "is no JSON"
-            at = said.rpartition(" - at ")[2] if " - at " in said else ""
-            fact = f"the body does not fit{f' at {at}' if at else ''}"
-            raise ApiError("bad_request", fact) from error
+            raise ApiError("bad_request", _misfit(error, kind)) from error
 
 
 class Body:
@@ -105,6 +104,27 @@ def claim_of(request: Request, vouched: Principal | None = None) -> Claim:
         origin=request.headers.get("origin"),
         vouched=vouched,
     )
+
+
+_PUBLIC: Final = re.compile(
+    r"Expected `[a-z0-9 |]+`"
+    r"(, got `[a-z]+`| of length [<>=]+ \d+| [<>=]+ [-\d.]+| matching regex '.*')?"
+    r"|Object missing required field `\w+`"
+)
+"""What msgspec says in words of the schema alone; its other texts may quote the value."""
+
+
+def _misfit(error: Exception, kind: type) -> str:
+    """Return where a body does not fit and what is expected; nothing of it is quoted."""
+    if not isinstance(error, msgspec.ValidationError):
+        return "the body is no JSON: a JSON object is expected"
+    said, _, at = str(error).partition(" - at ")
+    if _PUBLIC.fullmatch(said):
+        fact = f"does not fit: {said[0].lower()}{said[1:]}"
+    else:
+        fields = {f"`$.{each.encode_name}`": each.type for each in msgspec.structs.fields(kind)}
+        fact = misfit(fields[at]) if at in fields else "does not fit: another value is expected"
+    return f"the body {fact}{f', at {at}' if at else ''}"
 
 
 def query_of(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str, Value]:
