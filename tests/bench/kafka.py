@@ -41,6 +41,7 @@ from typing import Final
 import msgspec
 import structlog
 from ombus.dev import kafka as dev_kafka
+from ombus.operator.following import left_by_partition
 from ombus.operator.together import fold_together
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
@@ -219,7 +220,8 @@ def recovery(bench: Bench, n_entries: int) -> dict[str, float]:
     start = time.perf_counter()
     opens = partial(KafkaLog, place.connection, place.topic)
     n_processes = os.cpu_count() or 1
-    fold_together(bench.folder / "rebuilt", log, opens, range(place.partitions), n_processes)
+    left = left_by_partition(bench.folder / "rebuilt", log, range(place.partitions))
+    fold_together(bench.folder / "rebuilt", opens, left, n_processes, note=print)
     rebuilt_seconds = time.perf_counter() - start
     log.close()
     return {

@@ -128,7 +128,7 @@ def rebuild(
             "--processes",
             metavar="N",
             min=1,
-            help="With --kafka: fold in so many. Default: one a core where much is to be folded.",
+            help="With --kafka: fold in so many. Default: one a core, from 100,000 records on.",
         ),
     ] = None,
     remove_old: Annotated[
@@ -147,6 +147,15 @@ def rebuild(
     one's place once the worker is stopped. In a new fold version there is no old one to wait for:
     rebuild, start the new worker, stop the old one, then `rebuild --kafka --remove-old`.
     """
+    from ombus.settings import BadSetting
+
+    options = {"--processes": processes, "--checkpoints": checkpoints}
+    folding = [option for option, value in options.items() if value is not None]
+    of_kafka = [*folding, "--remove-old"] if remove_old else folding
+    if of_kafka and not kafka:
+        raise BadSetting(of_kafka[0], "is of rows on Kafka: add --kafka")
+    if folding and remove_old:
+        raise BadSetting(folding[0], "folds rows, --remove-old only deletes some: give one of them")
     if kafka:
         from ombus.cli import rows
 

@@ -1,12 +1,11 @@
 """What commands do with rows folded from Kafka: ``verify``, ``rebuild``, ``replica``."""
 
-import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from ombus_schemas.topics import ENTRIES
@@ -20,7 +19,7 @@ from ombus.cli.options import (
     Servers,
     TopicName,
 )
-from ombus.cli.output import Tell, progress, say, say_json
+from ombus.cli.output import note, progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
 if TYPE_CHECKING:
@@ -28,12 +27,9 @@ if TYPE_CHECKING:
 
     from ombus.operator.depot import Depot
     from ombus.operator.following import Followed, Together
+    from ombus.operator.progress import Tell
     from ombus.operator.together import OpenLog
     from ombus.operator.verification import Verification
-
-
-WORTH_PROCESSES: Final = 100_000
-"""Records: fewer are folded before other processes have started."""
 
 
 class Rows:
@@ -97,7 +93,7 @@ def rebuild(
             log,
             depot=_depot(checkpoints),
             wait_seconds=wait_seconds,
-            together=_together(where, log, n_processes),
+            together=_together(where, n_processes),
             tell=tell,
         )
     if as_json:
@@ -173,18 +169,15 @@ def replica(
         say(f"followed {_what(done)}")
 
 
-def _together(where: Rows, log: "EntryLog", n_processes: int | None) -> "Together | None":
+def _together(where: Rows, n_processes: int | None) -> "Together":
     """Return what folds in so many processes; unless told, in as many as pay."""
-    from ombus.operator.together import fold_together
+    from ombus.operator.together import fold_together, n_worth
 
-    if n_processes is None:
-        n_records = sum(log.end(each) for each in range(log.partitions))
-        n_processes = (os.cpu_count() or 1) if n_records >= WORTH_PROCESSES else 1
-    if n_processes == 1:
-        return None
-
-    def together(folder: Path, partitions: Sequence[int], tell: Tell) -> int:
-        return fold_together(folder, log, where.opens_log(), partitions, n_processes, tell)
+    def together(folder: Path, left: Mapping[int, int], tell: "Tell") -> int:
+        n = n_processes or n_worth(sum(left.values()))
+        if n == 1:
+            return 0  # What comes after folds all of it.
+        return fold_together(folder, where.opens_log(), left, n, tell=tell, note=note)
 
     return together
 

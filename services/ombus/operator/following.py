@@ -6,12 +6,13 @@ of that instance and role would have; the worker opens the same folder and goes 
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from ombus_streams.runtime.errors import RetryableError
+from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import EntryLog
 from ombus_streams.runtime.processor import Processor
 from ombus_streams.runtime.usage import carry_over
@@ -19,7 +20,9 @@ from ombus_streams.runtime.usage import carry_over
 from ombus.operator.checkpoints import newest, restore
 from ombus.operator.depot import Depot
 from ombus.operator.errors import Busy, Misaddressed
+from ombus.operator.progress import Tell, untold
 from ombus.wiring_state import (
+    StoreError,
     StoreOwned,
     is_in_use,
     older_folders,
@@ -37,10 +40,8 @@ CLOSE_ENOUGH: Final = 1_000
 IDLE_SECONDS: Final = 0.2
 BESIDE: Final = ".rebuild"
 
-Tell = Callable[[int, int], None]
-"""Told how many records of how many have been folded."""
-Together = Callable[[Path, Sequence[int], Tell], int]
-"""Folds partitions into rows nobody has open, and returns how many records that were."""
+Together = Callable[[Path, Mapping[int, int], Tell], int]
+"""Folds the records left, by partition, into rows nobody has open; returns how many that were."""
 
 
 class NotCaughtUp(Misaddressed):
@@ -87,11 +88,11 @@ class Follower:
             max(0, end - each.next_offset) for end, each in zip(ends, self._processors, strict=True)
         )
         for end, processor in zip(ends, self._processors, strict=True):
-            while not stop.is_set() and processor.next_offset < end:
-                batch = processor.step(BATCH)
-                if not batch.n_records:
-                    break  # What is left are markers: offsets without a record.
-                self.n_folded += batch.n_records
+            at = processor.partition, processor.next_offset
+            for page in pages(self._log, *at, end, BATCH):
+                if stop.is_set():
+                    return
+                self.n_folded += processor.fold(page).n_records
                 tell(self.n_folded - begun, total)
 
     def lag(self) -> int:
@@ -123,7 +124,7 @@ def follow(
     role: str,
     depot: Depot | None = None,
     ends: bool = False,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Followed:
     """Keep ``folder`` as far as the log is until ``stop`` is set; with ``ends`` only once.
 
@@ -169,7 +170,7 @@ def rebuild(
     depot: Depot | None = None,
     wait_seconds: float = 0.0,
     together: Together | None = None,
-    tell: Tell = lambda done, total: None,
+    tell: Tell = untold,
 ) -> Followed:
     """Fold new rows beside the live ones and let them take their place.
 
@@ -187,7 +188,9 @@ def rebuild(
     beside = live.with_name(live.name + BESIDE)
     partitions = _partitions(data, instance, role, log)
     n_restored = _from_checkpoints(beside, log, partitions, role, depot)
-    n_together = together(beside, partitions, tell) if together is not None else 0
+    n_together = 0
+    if together is not None:
+        n_together = together(beside, left_by_partition(beside, log, partitions), tell)
     follower, never = Follower(beside, log, partitions), threading.Event()
     try:
         while True:
@@ -212,6 +215,27 @@ def rebuild(
         lag=sum(log.end(each) for each in partitions) - follower.reached,
         waited_seconds=round(waited_seconds, 3),
     )
+
+
+def left_by_partition(folder: Path, log: EntryLog, partitions: Sequence[int]) -> dict[int, int]:
+    """Return how many records of each partition the rows in ``folder`` do not have yet.
+
+    Rows that cannot be read have none: whoever folds them says what is wrong.
+    """
+    there = {*partitions_in(folder)}
+    return {
+        each: max(0, log.end(each) - (_folded(folder, each) if each in there else log.start(each)))
+        for each in partitions
+    }
+
+
+def _folded(folder: Path, partition: int) -> int:
+    try:
+        with still_rows(folder, partition) as rows:
+            position = rows.position()
+    except StoreError:
+        return 0
+    return position.next_offset if position else 0
 
 
 def _switched(follower: Follower, live: Path, spent: Path) -> bool:
@@ -246,13 +270,11 @@ def remove_old(data: Path, instance: str, role: str, log: EntryLog) -> list[Path
             )
         if is_in_use(folder):
             raise Busy("removing old rows", folder, "of a worker of an older version")
-    for partition in partitions_in(live) if old else ():
-        with still_rows(live, partition) as rows:
-            position = rows.position()
-        lag = log.end(partition) - (position.next_offset if position else 0)
-        if lag > CLOSE_ENOUGH:
+    left = left_by_partition(live, log, partitions_in(live)) if old else {}
+    for partition, n_left in left.items():
+        if n_left > CLOSE_ENOUGH:
             raise NotCaughtUp(
-                f"partition {partition} of {live} is {lag:,} records behind: wait for its worker"
+                f"partition {partition} of {live} is {n_left:,} records behind: wait for its worker"
             )
     for folder in old:
         shutil.rmtree(folder)
