@@ -1,5 +1,6 @@
 """One round: traffic, workers that are restarted as a service manager does, and what came of it."""
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -85,6 +86,8 @@ class Round:
         self.ground, self.number = ground, number
         self.chance = Random(number)
         folder = ground.folder / f"round-{number:03d}"
+        # What an interrupted round left belongs to the log of that one.
+        shutil.rmtree(folder, ignore_errors=True)
         self.place = make_place(ground.bootstrap, folder)
         self.log = KafkaLog(self.place.connection, self.place.topic)
         self.children: dict[str, Child] = {}
