@@ -56,6 +56,7 @@ def test_garbage_on_the_log_is_listed_and_shown_whole(poisoned: Cli) -> None:
 
     assert (found["reason"], found["state"], found["session"]) == ("json", "open", "local/s")
     listed = poisoned("dlq", "list").out.splitlines()
+    assert poisoned("dlq", "list", "--ids").out == f"{found['id']}\n"
     assert listed[0].split() == ["LETTER", "REASON", "STATE", "BYTES", "SESSION", "DETAIL"]
     assert listed[1].split()[0] == found["id"]
     shown = poisoned("dlq", "show", found["id"])
@@ -154,3 +155,4 @@ def test_without_letters_the_list_says_so(cli: Cli) -> None:
 
     assert cli("dlq", "list").out == "no open dead letters\n"
     assert cli("dlq", "list", "--all").out == "no dead letters\n"
+    assert cli("dlq", "list", "--ids").out == ""

@@ -51,6 +51,7 @@ def list_letters(
     everything: Annotated[
         bool, typer.Option("--all", help="Also those that were retried or discarded.")
     ] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Print their ids alone, for scripts.")] = False,
     servers: Servers = None,
     topic: Topic = ENTRIES,
     dead_letters: DeadLetters = DEAD_LETTERS,
@@ -66,6 +67,10 @@ def list_letters(
     if json:
         for each in shown:
             say_json(each.as_json())
+        return
+    if ids:
+        for each in shown:
+            say(each.id)
         return
     if not shown:
         say("no open dead letters" if not everything else "no dead letters")
