@@ -57,6 +57,7 @@ def test_a_grant_opens_context_and_view_and_a_revocation_closes_them(served: Run
         shown = memory(served, "writer", name)
         assert "Heron" in shown
         assert "smoke test" in shown
+        assert "distilled from earlier work" in shown  # not "from this session": these are not
         assert change(served, "revoke", "writer", "tester")["granted"] == []
         assert "Heron" not in memory(served, "writer", name)
         assert "changelog" in memory(served, "writer", name)
