@@ -225,7 +225,7 @@ def test_rows_are_rebuilt_beside_their_worker_and_take_their_place(
 def test_rows_are_rebuilt_in_several_processes_and_after_a_kill_from_where_they_were(
     place: Place, log: KafkaLog
 ) -> None:
-    append_all(log, drafts_of(traffic(8_000, n_sessions=40)))
+    append_all(log, drafts_of(traffic(6_000, n_sessions=40)))
     data = Path(place.folder).parent
     alone = rebuild(data, "alone", "all", log)
     folder, expected = wiring_folder(data, "a", "all"), wiring_folder(data, "alone", "all")
