@@ -19,10 +19,10 @@ from ombus.wiring import SystemClock
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.runtime.ports import Draft
 
+from tests.kafka.admin import delete_before
 from tests.kafka.child import Child, Told, settled
 from tests.kafka.test_worker import (
     assert_every_entry_is_folded_once,
-    delete_records,
     shares,
 )
 from tests.kafka.traffic import drafts_of, traffic
@@ -82,7 +82,7 @@ def test_a_log_that_starts_above_zero_is_folded_on_from_rows_and_from_a_checkpoi
     # The last folded record must still be there: it says that the log is the same.
     position = position_in(place.rows("a", "all", 1))
     assert position is not None
-    delete_records(place, {1: position.next_offset - 1})
+    delete_before(place.connection, place.topic, {1: position.next_offset - 1})
     assert log.start(1) == position.next_offset - 1
     for checkpoint in newest(depot, log.incarnation, "all").values():
         restore(depot, checkpoint, state_folder(Path(place.folder), "b", "all"))

@@ -17,14 +17,14 @@ import pytest
 
 pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
 
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaProducer
 from ombus_schemas.codec import decode
 from ombus_streams.engine.created import LOG_KEY
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.kafka.snapshot import reading
 from ombus_streams.runtime.ports import Draft
 
+from tests.kafka.admin import delete_before
 from tests.kafka.child import Child, Told, settled
 from tests.kafka.traffic import Feed, drafts_of, traffic, transcripts
 from tests.kafka.world import (
@@ -297,26 +297,11 @@ def test_a_worker_refuses_a_log_that_its_rows_do_not_belong_to(place: Place, log
     assert child.stop() == 0
     # The start of the log moves above the position, as retention does: its entries are gone.
     append_all(log, drafts_of(traffic(400, n_sessions=8, seed=4))[200:])
-    delete_records(place, {partition: log.end(partition) - 1 for partition in range(3)})
+    delete_before(
+        place.connection, place.topic, {partition: log.end(partition) - 1 for partition in range(3)}
+    )
     for instance in ("a", "empty"):
         child = Child(Told(place=place, instance=instance))
         assert child.ended() != 0
         assert "the log starts at" in child.said()
         assert "restore a checkpoint that reaches it" in child.said()
-
-
-def delete_records(place: Place, before: dict[int, int]) -> None:
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=place.bootstrap)
-        await admin.start()
-        try:
-            await admin.delete_records(
-                {
-                    TopicPartition(place.topic, partition): RecordsToDelete(before_offset=offset)
-                    for partition, offset in before.items()
-                }
-            )
-        finally:
-            await admin.close()
-
-    asyncio.run(run())
