@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from ombus_streams.engine.kafka.admission import RunLimits
 from ombus_streams.engine.kafka.app import MAX_POLL_RECORDS, Membership, create_app
 from ombus_streams.engine.kafka.areas import POSITION, ROWS, position_bytes
 from ombus_streams.engine.kafka.log import KafkaLog
@@ -234,14 +235,14 @@ async def ours_counting(told: Told, watch: Stopwatch) -> None:
 
 
 async def ours_real(told: Told, watch: Stopwatch) -> None:
-    """The worker as it ships, from nothing until it has caught up."""
+    """The worker as it ships, from nothing until it has caught up; it begins no run of a model."""
     place, clock = place_of(told), SystemClock()
     log = await asyncio.to_thread(KafkaLog, place.connection, place.topic)
     dead = await asyncio.to_thread(KafkaLog, place.connection, place.dead_letters)
     state, stop, provider = RocksState(Path(told.folder)), asyncio.Event(), Extractive()
     worker = Worker(
         ROLES[told.name.removeprefix("ours-")],
-        WorkerOptions(instance="bench", group_prefix=told.group),
+        WorkerOptions(instance="bench", group_prefix=told.group, limits=RunLimits(max_runs=0)),
         place.connection,
         log,
         dead,
