@@ -13,13 +13,15 @@ def read(began: int, ended: int, *seen: str, reason: str | None = None) -> Read:
     return Read(OWNER, READER, began, ended, frozenset(seen), reason)
 
 
-def judged(*events: Change | Read) -> Verdict:
+def judged(*events: Change | Read, bit_by_bit: bool = False) -> Verdict:
     history = History()
     for event in events:
         if isinstance(event, Change):
             history.changed(event)
         else:
             history.read(event)
+        if bit_by_bit:
+            history.judged()
     return history.judged()
 
 
@@ -96,12 +98,6 @@ def test_what_is_judged_bit_by_bit_comes_to_the_same() -> None:
         read(6, 7, reason="not_granted"), change("grant", 8, 9, 3), read(10, 11, OWNER),
         change("revoke", 12, 13, 4), read(14, 15, OWNER), read(16, 17, reason="unavailable"),
     )  # fmt: skip
-    history = History()
-    for event in events:
-        if isinstance(event, Change):
-            history.changed(event)
-        else:
-            history.read(event)
-            history.judged()
-    assert history.judged() == judged(*events)
-    assert (history.judged().n_counted, len(history.judged().served)) == (3, 1)
+    found = judged(*events, bit_by_bit=True)
+    assert found == judged(*events)
+    assert (found.n_counted, len(found.served)) == (3, 1)

@@ -148,9 +148,7 @@ class Tokens:
     def revoke_all(self, now: datetime) -> None:
         """Let every token be worth nothing from now on."""
         with self._held() as connection:
-            connection.execute(
-                "UPDATE tokens SET revoked_ms = coalesce(revoked_ms, ?)", (_ms(now),)
-            )
+            connection.execute(_REVOKE, (_ms(now),))
 
     def rows(self) -> list[TokenRow]:
         """Return every token there ever was, oldest first."""

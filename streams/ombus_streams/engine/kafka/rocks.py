@@ -26,7 +26,7 @@ _BLOOM_BITS: Final = 10
 """One look-up of an absent key in a hundred reads a block; most keys a fold asks for are new."""
 _KEPT_LOGS: Final = 2
 _TABLES_BEFORE_COMPACTION: Final = 8
-"""Of the youngest: a fold writes many small ones, and merging them at four took twice the time."""
+"""Of the youngest: a fold writes many small ones, and merging earlier writes them more often."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
