@@ -280,3 +280,15 @@ class Problem(Api, frozen=True, kw_only=True):
     """Of ``behind``: how far the fold has come."""
     end: str | None = None
     """Of ``behind``, while a partition catches up: how far it has to come."""
+
+
+class TailEvent(Api, frozen=True, kw_only=True):
+    """The data of one ``entry`` event; its id is the position."""
+
+    position: str
+    at_ms: int
+    id: str
+    kind: str
+    entry: JsonObject | None = None
+    """The entry; absent when nobody may read it any more."""
+    withheld: bool = False

@@ -7,7 +7,9 @@ import msgspec
 
 from ombus_schemas import api
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.routes import MAX_NUMBER, ROUTES, STATUS_BY_CODE, Param, Route
+from ombus_schemas.problems import STATUS_BY_CODE
+from ombus_schemas.route import MAX_NUMBER, Param, Route
+from ombus_schemas.routes import ROUTES
 
 VERSION: Final = "1"
 _PROBLEM: Final = "application/problem+json"

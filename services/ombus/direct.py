@@ -30,7 +30,8 @@ from ombus_schemas.headers import headers_of
 from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.permissions import Role
-from ombus_schemas.routes import PREFIX, STATUS_BY_CODE
+from ombus_schemas.problems import STATUS_BY_CODE
+from ombus_schemas.route import PREFIX
 from ombus_schemas.topics import ENTRIES
 from ombus_streams.runtime.errors import RetryableError, RuntimeFault
 from ombus_streams.runtime.ports import Clock, Draft, Position

@@ -10,7 +10,7 @@ from ombus_schemas.api import BranchesAnswer
 from ombus_schemas.codec import decode_record
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.errors import BadRecord
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 from ombus_streams.runtime.ports import EntryLog, Position
 from ombus_streams.runtime.records import iso
 

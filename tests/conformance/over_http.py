@@ -34,7 +34,7 @@ from ombus_schemas.codec import decode, encode, key_of
 from ombus_schemas.entries import Entry, Message
 from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 from ombus_streams.runtime.ports import Draft
 
 from tests.conformance.cases import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import msgspec
-from ombus_schemas.routes import Route
+from ombus_schemas.route import Route
 
 from tests.gateway.serving import Running
 

@@ -16,7 +16,8 @@ from ombus.gateway.serving import Listening, open_gateway
 from ombus.gateway.tokens import BadToken, Principal, Tokens
 from ombus.settings import BadSetting, load_settings
 from ombus_schemas.api import ApiRole
-from ombus_schemas.routes import ROUTES, Route
+from ombus_schemas.route import Route
+from ombus_schemas.routes import ROUTES
 from starlette.routing import Route as Endpoint
 
 from tests.gateway.asking import ask

@@ -6,7 +6,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ombus_schemas.api import Problem
-from ombus_schemas.routes import ROUTES, STATUS_BY_CODE, Route
+from ombus_schemas.problems import STATUS_BY_CODE
+from ombus_schemas.route import Route
+from ombus_schemas.routes import ROUTES
 
 from tests.gateway.serving import Running
 

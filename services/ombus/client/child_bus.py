@@ -17,7 +17,7 @@ from ombus_schemas.child_api import (
     StandingAnswer,
 )
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 
 from ombus.client.child import ChildFailure, Done
 from ombus.client.errors import EntryRejected, NotFound, Retryable

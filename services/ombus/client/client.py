@@ -14,7 +14,7 @@ from typing import Final, Self
 import msgspec
 from ombus_schemas.api import AppendAnswer, EntryResult
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 
 from ombus.client.calls import call, error_of, results_of
 from ombus.client.errors import (

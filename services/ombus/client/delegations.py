@@ -29,7 +29,7 @@ from ombus_schemas.delegating import (
     spawn_arguments,
 )
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 from ombus_schemas.supervision import Lifetime, Mode, OnLost, Report
 
 from ombus.client.errors import OmbusError, Unavailable

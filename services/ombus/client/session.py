@@ -12,7 +12,7 @@ import msgspec
 from ombus_schemas import api
 from ombus_schemas.ids import is_key_part
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 
 from ombus.client.delegations import Delegations
 from ombus.client.errors import BadRequest, Retryable

@@ -22,7 +22,8 @@ from ombus_schemas.headers import trace_of
 from ombus_schemas.ids import is_key_part, session_key
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.openapi import document
-from ombus_schemas.routes import ROUTES, Route
+from ombus_schemas.route import Route
+from ombus_schemas.routes import ROUTES
 from ombus_streams.runtime.errors import NotServed
 from ombus_streams.runtime.ports import Position
 from ombus_streams.runtime.shared_reads import Asking

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 from ombus_schemas.grant_api import ShareAnswer
-from ombus_schemas.routes import PREFIX
+from ombus_schemas.route import PREFIX
 from ombus_streams.memory.shared_rows import SharedBranch
 from ombus_streams.runtime.errors import NotServed
 from ombus_streams.runtime.grants import GrantsUnavailable

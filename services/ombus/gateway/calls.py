@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
-from ombus_schemas.routes import MAX_NUMBER, Param, Route
+from ombus_schemas.route import MAX_NUMBER, Param, Route
 from starlette.requests import ClientDisconnect, Request
 
 from ombus.gateway.problems import ApiError

@@ -20,8 +20,8 @@ from ombus_schemas.child_api import (
     Standing,
     StandingAnswer,
 )
+from ombus_schemas.delegation_routes import CHILDREN
 from ombus_schemas.ids import is_child_id
-from ombus_schemas.routes import CHILDREN
 from ombus_streams.runtime.leases import Lease
 from ombus_streams.supervision.milestones import SESSION_SUFFIX
 from starlette.responses import Response

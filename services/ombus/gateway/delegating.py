@@ -22,8 +22,8 @@ from ombus_schemas.delegating import (
     ParentAnswer,
     SupervisionTold,
 )
+from ombus_schemas.delegation_routes import DELEGATING
 from ombus_schemas.entries import Ownership
-from ombus_schemas.routes import DELEGATING
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.responses import Response

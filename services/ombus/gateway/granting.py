@@ -15,7 +15,7 @@ from ombus_schemas.grant_api import AccessAnswer, GrantRequest, ShareAnswer
 from ombus_schemas.ids import is_scope_id
 from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.redaction import redact
-from ombus_schemas.routes import SHARING
+from ombus_schemas.scope_routes import SHARING
 from ombus_streams.memory.scope_controller import ScopeRefused
 from ombus_streams.memory.shared import SharedMemory
 from ombus_streams.memory.shared_rows import SharedBranch

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from ombus_schemas.api import EntryResult, Problem
 from ombus_schemas.errors import ContractError
-from ombus_schemas.routes import STATUS_BY_CODE
+from ombus_schemas.problems import STATUS_BY_CODE
 from ombus_streams.memory.errors import MemoryFault
 from ombus_streams.runtime.errors import NotServed, RuntimeFault
 from starlette.responses import Response
