@@ -10,13 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import (
-    MemorySettings,
-    SettingOutOfRange,
-    SettingRemoved,
-    resolve_settings,
-    settings_json,
-)
+from ombus_schemas.resolution import resolve_settings
+from ombus_schemas.settings import MemorySettings, SettingOutOfRange, SettingRemoved, settings_json
 
 PASSIVE: Final = "OMBUS_PASSIVE"
 WRITTEN_BY: Final = "writtenBy"

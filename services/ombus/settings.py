@@ -13,14 +13,9 @@ from typing import Final, Literal
 import msgspec
 from ombus_schemas.ids import is_tenant_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.resolution import resolve_settings
 from ombus_schemas.secrets import MIN_CHARS, BadSecret, needles
-from ombus_schemas.settings import (
-    PROVIDER_KEY,
-    MemorySettings,
-    SettingOutOfRange,
-    SettingRemoved,
-    resolve_settings,
-)
+from ombus_schemas.settings import PROVIDER_KEY, MemorySettings, SettingOutOfRange, SettingRemoved
 
 from ombus.memory_settings import PASSIVE, BadPassive, layered, of_environment
 from ombus.models import TABLES, ModelSettings, model_settings

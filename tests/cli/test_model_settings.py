@@ -7,7 +7,7 @@ from ombus.memory_settings import FILES, SESSION, WRITTEN_BY, opening
 from ombus.settings import BadSetting, ProcessSettings, load_settings
 from ombus.wiring import SystemClock, staff_of
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 
 MODELS = """
 [providers.local]

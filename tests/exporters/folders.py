@@ -11,7 +11,7 @@ from ombus.operator.desk import Desk
 from ombus.operator.intake import Intake, import_file
 from ombus.settings import ProcessSettings
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 from ombus_streams.memory import keys, reading
 from ombus_streams.memory.head import LeafHead, SessionHead
 from ombus_streams.memory.items import ACTIVE, observations, reflections

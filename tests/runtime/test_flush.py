@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import MemorySettings, SettingOutOfRange, resolve_settings
+from ombus_schemas.resolution import resolve_settings
+from ombus_schemas.settings import MemorySettings, SettingOutOfRange
 from ombus_streams.memory.ledger import fold
 from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.scripted import Scripted, Turn, call

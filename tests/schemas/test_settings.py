@@ -3,18 +3,20 @@
 import pytest
 from hypothesis import given
 from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.resolution import (
+    REMOVED_KEYS,
+    composed_overrides,
+    resolve_settings,
+    resolve_worker_limits,
+)
 from ombus_schemas.settings import (
     HARD_WORKER_LIMITS,
-    REMOVED_KEYS,
     MemorySettings,
     SettingOutOfRange,
     SettingRemoved,
     SharedScope,
     WorkerLimits,
     chunk_max_tokens,
-    composed_overrides,
-    resolve_settings,
-    resolve_worker_limits,
     settings_json,
 )
 

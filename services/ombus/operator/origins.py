@@ -8,12 +8,8 @@ from typing import Final
 
 import msgspec
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import (
-    PROVIDER_KEY,
-    MemorySettings,
-    resolve_settings,
-    settings_json,
-)
+from ombus_schemas.resolution import resolve_settings
+from ombus_schemas.settings import PROVIDER_KEY, MemorySettings, settings_json
 
 from ombus.connections import FILE, said_of
 from ombus.memory_settings import PASSIVE, of_environment

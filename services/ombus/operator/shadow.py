@@ -13,7 +13,7 @@ import msgspec
 from ombus_schemas.codec import decode_record
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 from ombus_streams.memory import items
 from ombus_streams.runtime.ports import Draft, EntryLog, LogRecord
 

@@ -14,7 +14,7 @@ from ombus_schemas.codec import decode_record
 from ombus_schemas.entries import SCHEMA_VERSION, Entry
 from ombus_schemas.errors import BadRecord
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 from ombus_streams.memory import reading
 from ombus_streams.memory.tokens import text_tokens
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent

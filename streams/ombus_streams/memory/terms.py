@@ -4,12 +4,8 @@ from typing import Final
 
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import ROOT_SCOPE
-from ombus_schemas.settings import (
-    MemorySettings,
-    SettingOutOfRange,
-    SettingRemoved,
-    resolve_settings,
-)
+from ombus_schemas.resolution import resolve_settings
+from ombus_schemas.settings import MemorySettings, SettingOutOfRange, SettingRemoved
 
 from ombus_streams.memory import keys, scopes
 from ombus_streams.memory.head import LeafHead, ScopeRow

@@ -6,7 +6,8 @@ from typing import Final, Literal, Protocol
 import msgspec
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import SettingOutOfRange, WorkerLimits, resolve_worker_limits
+from ombus_schemas.resolution import resolve_worker_limits
+from ombus_schemas.settings import SettingOutOfRange, WorkerLimits
 
 from ombus_streams.runtime.errors import TerminalError
 from ombus_streams.runtime.provider import ModelProvider

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from ombus_schemas.concealment import conceal_text
 from ombus_schemas.jsontext import JsonObject, JsonValue, json_text, utf8_length
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 
 from ombus_streams.memory.redact import cut_utf8
 from ombus_streams.runtime.errors import LimitExceeded

@@ -1,7 +1,7 @@
 """S22: ``om:status`` and ``om:view``. The status text is our own words and not compared."""
 
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 from ombus_streams.memory.commands import BadMode, status, status_json, view, view_json
 
 from tests.conformance.cases import Result, UnknownOp, entries_of, secrets_of

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 from ombus_schemas.entries import Entry
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import resolve_settings
+from ombus_schemas.resolution import resolve_settings
 from ombus_streams.providers.scripted import Scripted
 from ombus_streams.runtime.flush import MemoryFlush
 from ombus_streams.runtime.flush_port import FlushResult, Stage, Worker, limits_of

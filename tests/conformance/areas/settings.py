@@ -2,12 +2,8 @@
 
 from msgspec import to_builtins
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.settings import (
-    composed_overrides,
-    resolve_settings,
-    resolve_worker_limits,
-    settings_json,
-)
+from ombus_schemas.resolution import composed_overrides, resolve_settings, resolve_worker_limits
+from ombus_schemas.settings import settings_json
 
 from tests.conformance.cases import Result, UnknownOp
 

@@ -10,7 +10,7 @@ from typing import cast
 from msgspec import UNSET
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.records import observation_json, reflection_json
-from ombus_schemas.settings import resolve_worker_limits
+from ombus_schemas.resolution import resolve_worker_limits
 from ombus_streams.providers.scripted import Scripted, Turn
 from ombus_streams.runtime.provider import Text, ToolCall, TurnEvent, TurnFailed
 from ombus_streams.runtime.workers import run_dropper, run_observer, run_reflector

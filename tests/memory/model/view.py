@@ -22,7 +22,8 @@ from ombus_schemas.records import (
     folded_of,
     record_of,
 )
-from ombus_schemas.settings import MemorySettings, resolve_settings
+from ombus_schemas.resolution import resolve_settings
+from ombus_schemas.settings import MemorySettings
 from ombus_streams.memory import scopes
 from ombus_streams.memory.tokens import entry_tokens
 
