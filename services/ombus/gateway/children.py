@@ -32,7 +32,7 @@ from ombus.gateway.delegating import Delegating
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError, not_found
 from ombus.operator.children import Children, standing_of
-from ombus.operator.children import NoDelegation as NoLease
+from ombus.operator.errors import NoDelegation
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock
 
@@ -57,7 +57,7 @@ class Leasing:
         act = self._act(call)
         try:
             standing = await asyncio.to_thread(act)
-        except NoLease as error:
+        except NoDelegation as error:
             raise not_found() from error
         return _json(StandingAnswer(session=call.path["session"], standing=standing))
 
@@ -112,11 +112,11 @@ class Leasing:
         """Return the delegation whose child writes the call's session.
 
         Raises:
-            NoLease: there is none under that parent.
+            NoDelegation: there is none under that parent.
         """
         session = call.path["session"]
         if not session.endswith(SESSION_SUFFIX):
-            raise NoLease(f"{session} is no child's")
+            raise NoDelegation(session)
         delegation = session.removesuffix(SESSION_SUFFIX)
         holder = f"{call.principal.id}:{said.holder[:MAX_HOLDER_CHARS]}"
         return children.lease(call.principal.tenant, said.parent, delegation, holder, epoch)

@@ -32,7 +32,8 @@ from ombus.gateway.calls import Call, Claim
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError, not_found
 from ombus.gateway.tokens import Principal
-from ombus.operator.delegations import BadRequestOf, Delegations, NoDelegation
+from ombus.operator.delegations import Delegations
+from ombus.operator.errors import BadDelegation, NoDelegation, OtherRequest
 from ombus.settings import ProcessSettings
 from ombus.wiring_supervision import has_delegations
 
@@ -79,9 +80,10 @@ class Delegating:
             return await self._answer(call)
         except NoDelegation as error:
             raise not_found() from error
-        except BadRequestOf as error:
-            code = "conflict" if "another request" in str(error) else "bad_request"
-            raise ApiError(code, str(error)) from error
+        except OtherRequest as error:
+            raise ApiError("conflict", str(error)) from error
+        except BadDelegation as error:
+            raise ApiError("bad_request", str(error)) from error
 
     async def close(self) -> None:
         """End the streams and close the files. Idempotent."""

@@ -6,10 +6,9 @@ that the group gives to this process.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
@@ -21,6 +20,7 @@ from ombus_streams.runtime.ports import Clock, EntryLog, Position
 from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.gateway.problems import ApiError
+from ombus.loop_thread import LoopThread
 from ombus.operator.desk import Desk
 from ombus.operator.errors import BadPosition, PositionGone
 from ombus.settings import ProcessSettings
@@ -100,32 +100,22 @@ class Host:
         self.engine, self.folds = engine, folds
         self.desk = HostedDesk(settings, engine, clock or SystemClock(), is_worked=folds and works)
         self._threads = ThreadPoolExecutor(threads, "ombus-gateway")
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._started, self.ended = threading.Event(), threading.Event()
-        self.failure: BaseException | None = None
-        """Why the engine's loop ended; the process must end with it."""
+        self.loop = LoopThread("ombus-engine", engine.run)
+        """The engine's; the process must end with it."""
 
     def start(self) -> None:
         if self.folds:
-            self._thread = threading.Thread(target=self._run, name="ombus-engine", daemon=True)
-            self._thread.start()
+            self.loop.start()
 
     async def stop(self) -> None:
         """End the loop in order, give runs under way up and close the engine."""
-        if self._thread is not None:
-            await asyncio.to_thread(self._started.wait)
-            with suppress(RuntimeError):  # Its loop is closed: it has ended by itself.
-                if self._loop is not None and self._stop is not None:
-                    self._loop.call_soon_threadsafe(self._stop.set)
-            await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self.loop.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.engine.close)
 
     @property
     def is_ready(self) -> bool:
-        return self.failure is None and not self.ended.is_set()
+        return self.loop.failure is None and not self.loop.ended.is_set()
 
     async def call(self, ask: Callable[[], Result]) -> Result:
         """Return what ``ask`` does, from one of the threads, in the caller's context."""
@@ -147,7 +137,7 @@ class Host:
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + seconds, FIRST_PAUSE_S
         while (folded := await self.folded(position.partition)) <= position.offset:
-            if loop.time() >= deadline or self.failure is not None:
+            if loop.time() >= deadline or self.loop.failure is not None:
                 reached = Position(position.incarnation, position.partition, folded)
                 fact = f"{position.offset + 1 - folded:,} records are not folded yet"
                 raise ApiError("behind", fact, retry_after=1, folded=str(reached))
@@ -182,17 +172,3 @@ class Host:
         if len(parts[2]) > 18 or parts[1] != str(log.partition_of(key)):
             raise BadPosition(text, "is of another partition")
         return Position(parts[0], int(parts[1]), int(parts[2]))
-
-    def _run(self) -> None:
-        async def run() -> None:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._started.set()
-            await self.engine.run(self._stop)
-
-        try:
-            asyncio.run(run())
-        except BaseException as error:
-            self.failure = error
-        finally:
-            self._started.set()
-            self.ended.set()

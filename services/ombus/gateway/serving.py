@@ -225,7 +225,7 @@ async def serve(server: Server, gateway: Gateway, listener: socket.socket | None
 
     async def watch() -> None:
         # Another thread sets it, and an executor's thread that waits could not be given up.
-        while not gateway.host.ended.is_set():  # noqa: ASYNC110
+        while not gateway.host.loop.ended.is_set():  # noqa: ASYNC110
             await asyncio.sleep(WATCH_SECONDS)
         server.should_exit = True
 
@@ -234,7 +234,7 @@ async def serve(server: Server, gateway: Gateway, listener: socket.socket | None
         await server.serve(sockets=None if listener is None else [listener])
     finally:
         watching.cancel()
-    if gateway.host.failure is not None:
-        raise gateway.host.failure
+    if gateway.host.loop.failure is not None:
+        raise gateway.host.loop.failure
     if not server.started:
         raise BadSetting(f"--port {server.config.port}", "cannot be listened on: is it taken?")

@@ -30,6 +30,7 @@ from ombus_streams.supervision.parent import claimable, handle_of
 
 from ombus.client.child import ChildFailure, Done, Offer, Standing
 from ombus.memory_settings import opening
+from ombus.operator.errors import NoDelegation
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock, open_log
 from ombus.wiring_supervision import Delegated, open_supervision
@@ -40,10 +41,6 @@ WAIT: Final = timedelta(milliseconds=250)
 PAUSE_S: Final = 0.2
 
 Result = TypeVar("Result")
-
-
-class NoDelegation(Exception):
-    """The parent has no such delegation, or nobody has folded its request yet."""
 
 
 class Children:
@@ -84,7 +81,7 @@ class Children:
             row = rows.position()
             handle = handle_of(rows, key, delegation_id)
         if handle is None:
-            raise NoDelegation(f"{tenant}/{parent} has no delegation {delegation_id}")
+            raise NoDelegation(delegation_id)
         return self._opened(key, handle, row.next_offset if row else 0, holder, epoch)
 
     def admitted(self, tenant: str, session: str, entries: Sequence[JsonObject]) -> list[Draft]:

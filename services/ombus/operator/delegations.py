@@ -4,17 +4,13 @@ Nothing here lives in a process: whoever opens the folder may wait for what anot
 ``Delegations`` also answers and expires delegations, in a thread, while nobody else does.
 """
 
-import asyncio
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
-from ombus_schemas.codec import decode
 from ombus_schemas.delegating import (
     DelegateRequest,
     DelegationAnswer,
@@ -22,13 +18,9 @@ from ombus_schemas.delegating import (
     SummaryRow,
     SupervisionTold,
     TreeAnswer,
-    TreeNode,
 )
 from ombus_schemas.entries import Entry, Ownership
-from ombus_schemas.errors import BadRecord
 from ombus_schemas.ids import WORKER_ID_PREFIX, delegation_id, is_child_id, is_entry_id, session_key
-from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.redaction import redact
 from ombus_schemas.supervision import (
     DelegationCancelled,
     DelegationRequested,
@@ -36,15 +28,17 @@ from ombus_schemas.supervision import (
     ParentGone,
     ReportPolicy,
 )
-from ombus_streams.runtime.ports import Clock, LogRecord, Position
+from ombus_streams.runtime.ports import Clock, Position
 from ombus_streams.runtime.records import iso
 from ombus_streams.supervision.events import decided, event_entry, event_id, request_entry
 from ombus_streams.supervision.handle import Handle
 from ombus_streams.supervision.limits import HARD
-from ombus_streams.supervision.parent import claimable, handle_of, handles_of, parent_of
+from ombus_streams.supervision.parent import handle_of, handles_of, parent_of
 from ombus_streams.supervision.summary import summary
 
-from ombus.operator.errors import Misaddressed, Unanswered
+from ombus.loop_thread import LoopThread
+from ombus.operator.delegation_answers import answer_of, node_of, told_of
+from ombus.operator.errors import BadDelegation, NoDelegation, OtherRequest, Unanswered
 from ombus.settings import ProcessSettings
 from ombus.wiring import SystemClock
 from ombus.wiring_supervision import Delegated, concealed, open_supervision
@@ -53,25 +47,6 @@ FIRST_PAUSE_S: Final = 0.005
 MAX_PAUSE_S: Final = 0.1
 PAGE: Final = 200
 MAX_REASON_CHARS: Final = 500
-
-
-class NoDelegation(Misaddressed):
-    """The session has no such delegation; what is unknown and what is not yours are one answer."""
-
-    code = "no_delegation"
-
-    def __init__(self, delegation: str) -> None:
-        super().__init__(f"no delegation {delegation}: `ombus tree SESSION` lists them")
-        self.delegation = delegation
-
-
-class BadRequestOf(Misaddressed):
-    """A request that nobody could check: an id that is none, or one that was used otherwise."""
-
-    code = "bad_delegation"
-
-    def __init__(self, fact: str) -> None:
-        super().__init__(fact)
 
 
 class Delegations:
@@ -89,16 +64,9 @@ class Delegations:
         self._settings, self._clock = settings, clock or SystemClock()
         self._supervision: Delegated = supervision or open_supervision(settings, self._clock)
         self._max_input = settings.supervision.policy().limits["inputBytes"]
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._started = threading.Event()
-        self.failure: BaseException | None = None
-        """Why the supervisor's loop ended by itself."""
-        self._thread: threading.Thread | None = None
+        self._supervisor = LoopThread("ombus-supervisor", self._supervision.run)
         if drives:
-            self._thread = threading.Thread(target=self._drive, name="ombus-supervisor")
-            self._thread.daemon = True
-            self._thread.start()
+            self._supervisor.start()
 
     @property
     def supervision(self) -> Delegated:
@@ -118,13 +86,7 @@ class Delegations:
 
     def close(self) -> None:
         """Let another process do the work, and close the files. Idempotent."""
-        if self._thread is not None:
-            self._started.wait()
-            with suppress(RuntimeError):  # Its loop is closed: it has ended by itself.
-                if self._loop is not None and self._stop is not None:
-                    self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
-            self._thread = None
+        self._supervisor.stop()
         self._supervision.close()
 
     def append(self, entries: Sequence[Entry]) -> tuple[Position, ...]:
@@ -137,17 +99,18 @@ class Delegations:
         With the id of an earlier request it is that one.
 
         Raises:
-            BadRequestOf: an id that is none, or the id of another request.
+            BadDelegation: an id, a child or a limit that is none.
+            OtherRequest: the id of an earlier one that asked for something else.
         """
         tenant, _, session = key.decode().partition("/")
         request_id = asked.id or f"ask:{uuid.uuid4().hex}"
         if not is_entry_id(request_id) or request_id.startswith(WORKER_ID_PREFIX):
-            raise BadRequestOf("id is no entry id")
+            raise BadDelegation("id is no entry id")
         if not is_child_id(asked.child_id):
-            raise BadRequestOf("childId is no name of a child")
+            raise BadDelegation("childId is no name of a child")
         unknown = [name for name in asked.limits if name not in HARD]
         if unknown:
-            raise BadRequestOf(f"limits: there is none called {unknown[0][:64]}")
+            raise BadDelegation(f"limits: there is none called {unknown[0][:64]}")
         text = concealed(self._settings, asked.input)
         n_bytes = len(text.encode("utf-8", "replace"))
         request = DelegationRequested(
@@ -174,8 +137,8 @@ class Delegations:
             (position,) = self._supervision.append([entry])
             known = self._folded_handle(key, request.delegation_id, position)
         if known.child_id != asked.child_id or known.input_bytes != n_bytes:
-            raise BadRequestOf("the session has another request of this id")
-        return _answer(key, known)
+            raise OtherRequest
+        return answer_of(session, known)
 
     def get(self, key: bytes, delegation: str) -> DelegationAnswer:
         """Return a delegation as it stands.
@@ -186,7 +149,7 @@ class Delegations:
         handle = self._handle(key, delegation)
         if handle is None:
             raise NoDelegation(delegation)
-        return _answer(key, handle)
+        return answer_of(key.decode().partition("/")[2], handle)
 
     def wait(self, key: bytes, delegation: str, seconds: float) -> DelegationAnswer:
         """Return a delegation once it is over, or as it stands after ``seconds``.
@@ -266,25 +229,24 @@ class Delegations:
         tenant, _, session = key.decode().partition("/")
         with self._supervision.rows(key) as rows:
             ignored = parent_of(rows, key).ignored
-        nodes = tuple(self._node(tenant, handle) for handle in self._handles(key))
-        return TreeAnswer(session=session, nodes=nodes, ignored=dict(ignored))
 
-    def claimable(self, child_id: str) -> Iterator[tuple[bytes, Handle]]:
-        """Yield parent key and delegation of what a child of this name may work for."""
-        for partition in range(self._supervision.log.partitions):
-            with self._supervision.state.snapshot(partition) as rows:
-                found = [*claimable(rows, child_id)]
-            yield from found
+        def handles(below: str) -> list[Handle]:
+            return self._handles(session_key(tenant, below))
+
+        secrets = self._settings.secrets
+        nodes = tuple(node_of(handle, handles, secrets) for handle in handles(session))
+        return TreeAnswer(session=session, nodes=nodes, ignored=dict(ignored))
 
     def told(self, key: bytes, offset: int, end: int) -> tuple[list[SupervisionTold], int]:
         """Return events of a session from ``offset`` on, a page at most, and where to go on."""
         log = self._supervision.log
         partition = log.partition_of(key)
         records = log.read(partition, offset, min(PAGE, max(0, end - offset)))
+        secrets = self._settings.secrets
         found = [
             told
             for record in records
-            if record.key == key and (told := self._told(record)) is not None
+            if record.key == key and (told := told_of(record, log.incarnation, secrets)) is not None
         ]
         return found, records[-1].offset + 1 if records else offset
 
@@ -293,48 +255,6 @@ class Delegations:
         log = self._supervision.log
         partition = log.partition_of(key)
         return Position(log.incarnation, partition, log.end(partition))
-
-    def _told(self, record: LogRecord) -> SupervisionTold | None:
-        try:
-            entry = decode(record.value or b"null")
-        except BadRecord:
-            return None
-        if not isinstance(entry.data, dict):
-            return None
-        shown = redact(entry.data, self._settings.secrets, max_depth=None)
-        assert isinstance(shown, dict)
-        position = Position(self._supervision.log.incarnation, record.partition, record.offset)
-        return SupervisionTold(position=str(position), at_ms=record.at_ms, id=entry.id, event=shown)
-
-    def _node(self, tenant: str, handle: Handle) -> TreeNode:
-        below = self._handles(session_key(tenant, handle.child_session_id))
-        news = handle.news
-        return TreeNode(
-            delegation_id=handle.id,
-            child_id=handle.child_id,
-            state=handle.state,
-            child_session_id=handle.child_session_id,
-            depth=handle.depth,
-            lifetime=handle.lifetime,
-            reason=handle.reason,
-            attempts=0 if handle.lease is None else handle.lease.epoch,
-            total_tokens=handle.total_tokens,
-            turn=news.turn,
-            milestone=self._shown(news.milestone),
-            events=news.n_events,
-            coalesced=news.n_coalesced,
-            is_capped=news.is_capped,
-            requested_ms=handle.requested_ms,
-            ended_ms=handle.ended_ms,
-            children=tuple(self._node(tenant, each) for each in below),
-        )
-
-    def _shown(self, milestone: JsonObject | None) -> JsonObject | None:
-        if milestone is None:
-            return None
-        shown = redact(milestone, self._settings.secrets, max_depth=None)
-        assert isinstance(shown, dict)
-        return shown
 
     def _handle(self, key: bytes, delegation: str) -> Handle | None:
         with self._supervision.rows(key) as rows:
@@ -364,40 +284,8 @@ class Delegations:
         return found
 
     def _check(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
 
     def _stamp(self) -> str:
         return iso(self._clock.now())
-
-    def _drive(self) -> None:
-        async def run() -> None:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._started.set()
-            await self._supervision.run(self._stop)
-
-        try:
-            asyncio.run(run())
-        except BaseException as error:
-            self.failure = error
-        finally:
-            self._started.set()
-
-
-def _answer(key: bytes, handle: Handle) -> DelegationAnswer:
-    return DelegationAnswer(
-        session=key.decode().partition("/")[2],
-        delegation_id=handle.id,
-        child_id=handle.child_id,
-        state=handle.state,
-        status=handle.status or "completed" if handle.state == "finished" else handle.state,
-        is_over=handle.is_over,
-        child_session_id=handle.child_session_id,
-        depth=handle.depth,
-        lifetime=handle.lifetime,
-        reason=handle.reason,
-        output=handle.output,
-        total_tokens=handle.total_tokens,
-        usage=handle.usage,
-        limits=handle.limits if handle.admitted_ms is not None else {},
-    )

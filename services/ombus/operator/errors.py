@@ -6,6 +6,9 @@
     x NoSession             no session, or none of that name
     x ManySessions          there are several and none was named
     x NoLeaf                no entry of the session to be a leaf
+    x NoDelegation          no delegation of that id, or nobody has folded its request yet
+    x BadDelegation         an id, a child or a limit that is none
+      x OtherRequest          the id of an earlier request that asked for something else
     x BadPosition           no position, or one of another partition or past the end
     x PositionGone          a position of another log: 410
   * Unanswered            whoever folds made no progress for too long; the request stands
@@ -73,6 +76,29 @@ class NoLeaf(Misaddressed):
         what = "no entry that can be a leaf" if leaf_id is None else f"no chain entry {leaf_id}"
         super().__init__(f"session {session} has {what}: name an entry that `ombus tail` shows")
         self.session, self.leaf_id = session, leaf_id
+
+
+class NoDelegation(Misaddressed):
+    """The session has no such delegation; what is unknown and what is not yours are one answer."""
+
+    code = "no_delegation"
+
+    def __init__(self, delegation: str) -> None:
+        super().__init__(f"no delegation {delegation}: `ombus tree SESSION` lists them")
+        self.delegation = delegation
+
+
+class BadDelegation(Misaddressed):
+    """A request that nobody could check."""
+
+    code = "bad_delegation"
+
+
+class OtherRequest(BadDelegation):
+    """The session has another request of this id."""
+
+    def __init__(self) -> None:
+        super().__init__("the session has another request of this id")
 
 
 class BadPosition(Misaddressed):
