@@ -4,6 +4,9 @@ Every option that decides about memory, files or durability is set here; what ro
 to is a block cache of its own for every database.
 """
 
+import threading
+from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +56,8 @@ class Memory:
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             self.bounds.buffers_bytes, False, self._cache
         )
+        self._open: list[Rdict] = []
+        self._lock = threading.Lock()
 
     @property
     def used_bytes(self) -> int:
@@ -94,9 +99,36 @@ class Memory:
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Rdict(str(path), self.options())
+            rows = Rdict(str(path), self.options())
         except Exception as error:
             raise store_error(path, error) from error
+        with self._lock:
+            self._open.append(rows)
+        return rows
+
+    def close(self, rows: Rdict) -> None:
+        """Close a database that ``open`` gave. Idempotent."""
+        with self._lock:
+            self._open = [each for each in self._open if each is not rows]
+        rows.close()
+
+    def relieve(self) -> None:
+        """Have the fullest write buffers written out, if all together exceed their bound.
+
+        RocksDB itself writes out those of the database that is being written, and of no other:
+        what lies in the idle ones would grow with their number.
+        """
+        if self._buffers.get_usage() <= self.bounds.buffers_bytes:
+            return
+        # One that cannot be written out says so at its own next batch: this one is written.
+        with self._lock, suppress(Exception):
+            sizes = [(_buffered(rows), rows) for rows in self._open]
+            excess = sum(size for size, _ in sizes) - self.bounds.buffers_bytes * 7 // 8
+            for size, rows in sorted(sizes, key=itemgetter(0), reverse=True):
+                if excess <= 0:
+                    return
+                rows.flush(wait=False)
+                excess -= size
 
     def open_to_read(self, path: Path) -> Rdict:
         """Open the database as it stands now, whoever writes to it; it never changes here."""
@@ -104,3 +136,8 @@ class Memory:
             return Rdict(str(path), self.options(), access_type=AccessType.read_only(False))
         except Exception as error:
             raise store_error(path, error) from error
+
+
+def _buffered(rows: Rdict) -> int:
+    """Return the bytes that nobody has begun to write out."""
+    return rows.property_int_value("rocksdb.cur-size-active-mem-table") or 0

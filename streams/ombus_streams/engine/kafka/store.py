@@ -105,7 +105,7 @@ class RocksState:
             opened = self._open.get(partition)
             if opened is None:
                 path = self.path(partition)
-                opened = _Partition(path, self._memory.open(path), partition)
+                opened = _Partition(path, self._memory, partition)
                 self._open[partition] = opened
             return opened
 
@@ -113,8 +113,9 @@ class RocksState:
 class _Partition:
     """An open database, and the lock under which a position is compared and moved."""
 
-    def __init__(self, path: Path, rows: Rdict, partition: int) -> None:
-        self.path, self.rows, self.partition = path, rows, partition
+    def __init__(self, path: Path, memory: Memory, partition: int) -> None:
+        self.path, self.partition = path, partition
+        self.memory, self.rows = memory, memory.open(path)
         self._lock = threading.RLock()
 
     @contextmanager
@@ -132,7 +133,7 @@ class _Partition:
 
     def close(self) -> None:
         with self._lock:
-            self.rows.close()
+            self.memory.close(self.rows)
 
 
 class RocksStore:
@@ -200,6 +201,7 @@ class RocksStore:
                     number += 1
                 batch.put(NEXT_NUMBER, number_bytes(number))
             self._on.rows.write(batch)
+            self._on.memory.relieve()
 
     def get_operational(self, key: bytes) -> bytes | None:
         return self._get(OPERATIONAL + key)
