@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -44,8 +44,29 @@ _EPILOG = (
 )
 
 
+_WHOLE = 1_000
+"""Characters of a command's first sentence that the list shows: all of them."""
+
+
 class Commands(TyperGroup):
-    """Turns known errors into one line and an exit code."""
+    """Prints the list of commands without rich, which costs more than all else of it.
+
+    Known errors become one line and an exit code.
+    """
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        self.rich_markup_mode = None  # the list's own: each command keeps what the app says
+        super().format_help(ctx, formatter)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        width = max(len(name) for name in self.commands)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            row = (name.ljust(width), command.get_short_help_str(_WHOLE))
+            panels.setdefault(getattr(command, "rich_help_panel", "Commands"), []).append(row)
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # click's own Context
         from ombus.cli.exits import KNOWN, code_of, line_of
