@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from ombus_schemas.topics import ENTRIES
 
-from ombus.cli.options import Data, Json, Servers, TopicName
+from ombus.cli.options import OF_KAFKA, Data, Json, Servers, TopicName, refuse
 from ombus.cli.output import note, object_of, progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
@@ -59,6 +59,10 @@ def archive(
     from ombus.operator.archives import check as prove
     from ombus.operator.depot import depot_at
 
+    if check:
+        of_log = ("from_", "segment_mb", "topic", "servers", "data")
+        refuse(context, "is of a log, and --check reads the archive alone", *of_log)
+    refuse_unless_kafka(context, "--from", from_)
     settings_for(context, data)
     depot = depot_at(place)
     if check:
@@ -105,6 +109,9 @@ def restore(
     from ombus.operator.replay import Selection, replay
     from ombus.operator.replay_logs import LogTarget
 
+    refuse_unless_kafka(context, "--to", to)
+    if to is LogAt.KAFKA:
+        refuse(context, "is a data folder, and --to is kafka: --topic says where", "into")
     settings, depot = settings_for(context, data), depot_at(place)
     source = ArchiveSource(depot)
     with opened_log(context, to, into or settings.folder, topic, servers) as log:
@@ -125,6 +132,12 @@ def restore(
         say(f"restore: {len(differing):,} sessions differ" if differing else "restore: equal")
     if differing:
         raise typer.Exit(FOUND)
+
+
+def refuse_unless_kafka(context: typer.Context, option: str, at: LogAt) -> None:
+    """Refuse what says where on Kafka the log is, if it is not there."""
+    if at is not LogAt.KAFKA:
+        refuse(context, f"is of a log on Kafka: add {option} kafka", *OF_KAFKA)
 
 
 @contextmanager

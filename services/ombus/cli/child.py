@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from ombus_schemas.topics import ENTRIES, SUPERVISION
 
-from ombus.cli.options import Data, Json, Servers, Tenant
+from ombus.cli.options import OF_KAFKA, Data, Json, Servers, Tenant, refuse
 from ombus.cli.output import note, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
@@ -123,6 +123,12 @@ def child(
         raise typer.BadParameter(f"{name!r} is no child id: A-Z a-z 0-9 . _ : -, 1 to 128")
     if kafka and url is not None:
         raise typer.BadParameter("--kafka and --url are two ways: give one")
+    if not kafka:
+        refuse(context, "is of a child on Kafka: add --kafka", *OF_KAFKA)
+    if url is None:
+        refuse(context, "is for a gateway: add --url", "token")
+    else:
+        refuse(context, "is of a data folder: the gateway at --url has its own", "data", "tenant")
     settings = settings_for(context, data, tenant)
     caps = Caps(
         max_lines=max_lines,

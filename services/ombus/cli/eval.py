@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ombus.cli.options import Json
+from ombus.cli.options import Json, refuse
 from ombus.cli.output import columns, note, say, say_json
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ombus.eval.locomo import Conversation
 
 app = typer.Typer(help="Measure what a memory is worth.", no_args_is_help=True)
+
+_INVENTED: Final = "is of invented conversations, and a file is named"
 
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Write the bars there, as SVG.")
@@ -35,6 +37,7 @@ Transcripts = Annotated[
 
 @app.command()
 def evidence(
+    context: typer.Context,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="Conversations in the LoCoMo format."),
@@ -48,6 +51,8 @@ def evidence(
     from ombus.eval import evidence as measure
     from ombus.eval.plot import bars
 
+    if file is not None:
+        refuse(context, _INVENTED, "seeds")
     conversations, source = _conversations(file, seeds)
     found = measure.measured(conversations, budget)
     if plot is not None:
@@ -116,6 +121,7 @@ def reuse(
 
 @app.command()
 def cost(
+    context: typer.Context,
     transcripts: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[TRANSCRIPT...]", help="None: one invented conversation."),
@@ -131,6 +137,8 @@ def cost(
     from ombus.eval.plot import bars
     from ombus.eval.reuse import entries_of
 
+    if transcripts:
+        refuse(context, _INVENTED, "entries")
     found = [measure.measured(path.name, entries_of(path)) for path in transcripts or ()]
     if not transcripts:
         found.append(measure.measured(f"invented, {entries:,} entries", _invented(entries)))
@@ -160,6 +168,7 @@ def cost(
 
 @app.command()
 def ablate(
+    context: typer.Context,
     transcripts: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[TRANSCRIPT...]", help="None: the invented conversations."),
@@ -174,6 +183,7 @@ def ablate(
     from ombus.eval import ablation
 
     if transcripts:
+        refuse(context, _INVENTED, "seeds")
         source = ", ".join(path.name for path in transcripts)
         found = ablation.of_work(transcripts, budget or 0.1)
     else:

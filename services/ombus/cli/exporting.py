@@ -10,7 +10,7 @@ from typing import IO, Annotated
 
 import typer
 
-from ombus.cli.options import Data, LeafId
+from ombus.cli.options import Data, LeafId, refuse
 from ombus.cli.output import note
 from ombus.cli.shell import desk_for, settings_for
 
@@ -45,6 +45,8 @@ def export(
     from ombus.exporters import export_markdown, export_ombus, export_pi
     from ombus.operator.lookup import chosen_session, looking
 
+    if format is not ExportFormat.markdown:
+        refuse(context, "chooses a branch, and this format holds all: --format markdown", "leaf")
     with desk_for(settings_for(context, data)) as desk:
         desk.catch_up()
         key = chosen_session(desk, session)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Data, Json, SessionName
+from ombus.cli.options import Data, Json, SessionName, refuse
 from ombus.cli.output import note, say, say_json
 from ombus.cli.shell import desk_for, settings_for
 
@@ -52,6 +52,8 @@ def invalidate(
 
     if list_ == bool(ids):
         raise typer.BadParameter("name ids, or ask for the --list")
+    if list_:
+        refuse(context, "is for ids to invalidate: --list only shows", "reason", "hold")
     if reason not in REASONS:
         raise typer.BadParameter(f"--reason is one of {', '.join(REASONS)}")
     named = ids or []

@@ -13,7 +13,7 @@ import msgspec
 import typer
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
-from ombus.cli.options import Data, Json, Servers
+from ombus.cli.options import OF_KAFKA, Data, Json, Servers, refuse
 from ombus.cli.output import columns, say, say_json
 from ombus.cli.shell import connection_for_command, desk_for, settings_for
 
@@ -61,6 +61,8 @@ def list_letters(
     """List the open dead letters."""
     from ombus.operator.letters import letters
 
+    if ids:
+        refuse(context, "prints letters whole, --ids their ids alone: give one of them", "json")
     with _logs(context, data, servers, topic, dead_letters) as logs:
         found = letters(logs.letters)
     shown = [each for each in found if everything or each.state == "open"]
@@ -159,10 +161,12 @@ def _logs(
 ) -> Iterator[Logs]:
     """Open the logs of the data folder, folded up to now, or those of the named brokers."""
     if servers is None:
+        refuse(context, "is of letters on Kafka: add --bootstrap-servers", *OF_KAFKA)
         with desk_for(settings_for(context, data)) as desk:
             desk.catch_up()
             yield Logs(desk.engine.log, desk.engine.dead_letters)
         return
+    refuse(context, "is of a data folder, and --bootstrap-servers names Kafka", "data")
     from ombus.wiring_kafka import open_kafka_log
 
     connection = connection_for_command(context, servers)

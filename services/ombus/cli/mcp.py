@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Data, Tenant
+from ombus.cli.options import Data, Tenant, refuse
 from ombus.cli.output import note
 from ombus.cli.shell import settings_for
 
@@ -57,6 +57,12 @@ def mcp(
     from ombus.settings import BadSetting
 
     settings = settings_for(context, data, tenant)
+    if not http:
+        refuse(context, "is of HTTP: add --http", "host", "port", "bearer_file")
+    if url is None:
+        refuse(context, "is for a gateway: add --url", "token_file")
+    else:
+        refuse(context, "is of a data folder: the gateway at --url has its own", "data", "tenant")
     with required("mcp"):
         from ombus.gateway.addresses import is_loopback
         from ombus.mcp.server import memory_server, serve_http

@@ -2,12 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from ombus_schemas.topics import ENTRIES
 
 from ombus.cli.options import (
+    OF_KAFKA,
     Data,
     FromCheckpoint,
     Instance,
@@ -16,12 +17,15 @@ from ombus.cli.options import (
     RoleName,
     Servers,
     TopicName,
+    refuse,
 )
 from ombus.cli.output import note, progress, say, say_json
 from ombus.cli.shell import desk_for, settings_for
 
 if TYPE_CHECKING:
     from ombus.operator.verification import Verification
+
+_ADD_KAFKA: Final = "is of rows on Kafka: add --kafka"
 
 
 def up(
@@ -92,6 +96,8 @@ def verify(
     from ombus.cli.exits import FOUND
 
     started = time.monotonic()
+    if not kafka:
+        refuse(context, _ADD_KAFKA, *OF_KAFKA)
     if kafka:
         from ombus.cli import rows
 
@@ -147,15 +153,11 @@ def rebuild(
     one's place once the worker is stopped. In a new fold version there is no old one to wait for:
     rebuild, start the new worker, stop the old one, then `rebuild --kafka --remove-old`.
     """
-    from ombus.settings import BadSetting
-
-    options = {"--processes": processes, "--checkpoints": checkpoints}
-    folding = [option for option, value in options.items() if value is not None]
-    of_kafka = [*folding, "--remove-old"] if remove_old else folding
-    if of_kafka and not kafka:
-        raise BadSetting(of_kafka[0], "is of rows on Kafka: add --kafka")
-    if folding and remove_old:
-        raise BadSetting(folding[0], "folds rows, --remove-old only deletes some: give one of them")
+    folding = ("processes", "checkpoints", "wait")
+    if not kafka:
+        refuse(context, _ADD_KAFKA, *OF_KAFKA, *folding, "remove_old")
+    if remove_old:
+        refuse(context, "folds rows, --remove-old only deletes some: give one of them", *folding)
     if kafka:
         from ombus.cli import rows
 

@@ -1,7 +1,7 @@
-"""Options that several commands take, each said once."""
+"""Options that several commands take, each said once, and what refuses those that mean nothing."""
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -73,3 +73,23 @@ FromCheckpoint: TypeAlias = Annotated[
         "--checkpoints", metavar="PLACE", help="Begin with the newest ones in this folder or URL."
     ),
 ]
+
+
+def refuse(context: typer.Context, fact: str, *names: str) -> None:
+    """Refuse each of the named parameters that the command line gave: here it means nothing.
+
+    What the environment or a default says is for whoever has a use for it.
+
+    Raises:
+        BadSetting: the first of them that was given, with ``fact``.
+    """
+    from ombus.settings import BadSetting
+
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise BadSetting(parameter.opts[0], fact)
+
+
+OF_KAFKA: Final = ("servers", "topic", "dead_letters", "events", "grants", "instance", "role")
+"""Parameters that mean nothing where there is no Kafka, in every command that has them."""

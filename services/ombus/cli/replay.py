@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Data, Json, Servers
+from ombus.cli.options import Data, Json, Servers, refuse
 from ombus.cli.output import progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
@@ -76,6 +76,16 @@ def replay(
     from ombus.operator.replay import Selection
     from ombus.operator.replay import replay as run
 
+    if to is Place.KAFKA:
+        refuse(context, "is a folder or a file, and --to is kafka: --topic says where", "into")
+    else:
+        refuse(context, "is where --to kafka copies: add it", "topic")
+    if from_ is not Place.KAFKA:
+        refuse(context, "is what --from kafka reads: add it", "source_topic")
+    if from_ is not Place.FILE:
+        refuse(context, "is what --from file reads: add it", "source")
+    if Place.KAFKA not in (to, from_):
+        refuse(context, "is of Kafka: add --from kafka or --to kafka", "servers")
     settings = settings_for(context, data)
     selection = Selection(
         sessions=tuple(

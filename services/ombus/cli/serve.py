@@ -8,7 +8,7 @@ import typer
 from ombus_schemas.jsontext import JsonValue
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import OF_KAFKA, Data, Json, refuse
 from ombus.cli.output import note, say, say_json
 from ombus.cli.shell import connection_for_command, redis_for_command, settings_for
 
@@ -183,6 +183,7 @@ def serve(
     if kafka or servers is not None:
         if beside:
             raise BadSetting("--beside", "is of a data folder; on Kafka every gateway folds")
+        refuse(context, "is for a data folder: on Kafka there is none to wait for", "wait")
         if advertise is None and host in ("0.0.0.0", "::"):
             raise BadSetting(f"--host {host}", "is no address for other gateways: --advertise one")
         connection = connection_for_command(context, servers)
@@ -208,6 +209,10 @@ def serve(
         )
         where = f"topic {topic} at {connection.bootstrap_servers}"
     else:
+        of_kafka = (*OF_KAFKA, "replicas", "advertise", "peer_secret_file")
+        refuse(context, "is of a gateway on Kafka: add --kafka", *of_kafka)
+        if beside:
+            refuse(context, "is for the folder, which --beside leaves to another process", "wait")
         gateway = open_gateway(settings, listening, limits, folds=not beside, wait_seconds=wait)
 
     def ready(bound: int) -> None:

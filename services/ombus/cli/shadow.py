@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from ombus_schemas.topics import ENTRIES
 
-from ombus.cli.archive import LogAt, opened_log
+from ombus.cli.archive import LogAt, opened_log, refuse_unless_kafka
 from ombus.cli.options import Data, Json, Servers, TopicName
 from ombus.cli.output import columns, object_of, progress, say, say_json
 from ombus.cli.shell import settings_for
@@ -48,6 +48,7 @@ def shadow(
     from ombus.operator.origins import parsed
     from ombus.operator.shadow import shadow as run
 
+    refuse_unless_kafka(context, "--from", from_)
     settings = settings_for(context, data)
     chosen = [each if "/" in each else f"{settings.tenant}/{each}" for each in session or ()]
     with opened_log(context, from_, data, topic, servers) as log, progress("remembering") as tell:

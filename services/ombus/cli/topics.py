@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Json, Servers
+from ombus.cli.options import Json, Servers, refuse
 from ombus.cli.output import columns, note, say, say_json
 from ombus.cli.shell import connection_for_command
 
@@ -114,6 +114,7 @@ def acl(
 
     rules = acl_rules([each.value for each in role or RoleName], direct=direct)
     if json:
+        refuse(context, "is of the commands: rules as --json name no broker", "servers")
         for rule in rules:
             say_json(rule)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from ombus.cli.options import Data, Json
+from ombus.cli.options import Data, Json, refuse
 from ombus.cli.output import say, say_json
 from ombus.cli.shell import settings_for
 
@@ -45,6 +45,10 @@ def tree(
     """
     import time
 
+    if url is None:
+        refuse(context, "is for a gateway: add --url", "token_file")
+    else:
+        refuse(context, "is of a data folder: the gateway at --url has its own", "data")
     settings = settings_for(context, data)
     token = None if token_file is None else token_file.expanduser().read_text("utf-8").strip()
     reading = _folder(settings, session) if url is None else _gateway(url, token, session)
