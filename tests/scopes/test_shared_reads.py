@@ -277,6 +277,15 @@ def test_peers_are_filtered_by_the_snapshot_that_is_read_last(world: World) -> N
     assert found == {marker("owner"), marker("late")}
 
 
+def test_a_wait_of_zero_still_looks_after_the_end_was_asked(world: World) -> None:
+    world.owner.grant("reader", "peer")
+    zero = timedelta(0)
+    behind, meanwhile = Behind(world, 1), GrantsMeanwhile(world)
+    for store, seen in ((behind, set()), (world.folds, {marker("owner")})):
+        reads = SharedReads(world.log, store, meanwhile, world.access, SystemClock(), zero)
+        assert markers(reads.resolve(asking(world.engine, "reader", "owner"))) == seen
+
+
 class Unwritable:
     def record(self, decisions: object) -> None:
         raise RetryableError("the disk is full")

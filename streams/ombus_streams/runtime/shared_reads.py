@@ -42,7 +42,8 @@ from ombus_streams.runtime.metrics import GRANT_DENIALS, Tally
 from ombus_streams.runtime.ports import Clock
 
 MAX_WAIT: Final = timedelta(seconds=2)
-"""How long a read waits for a store that is behind before it is denied."""
+"""How long a read waits for a store that is behind before it is denied. Zero: a store that is not
+behind when it is looked at answers, any other denies."""
 MAX_ROUNDS: Final = 4
 """How often a read fetches peers that were granted while it was under way."""
 _FIRST_PAUSE_S: Final = 0.001
@@ -148,13 +149,15 @@ class SharedReads:
     ) -> GrantSnapshot:
         """Step 4; ``found`` is what this read has seen before."""
         deadline, pause = time.monotonic() + self._max_wait.total_seconds(), 0.0
-        incarnation = self._log.incarnation
+        incarnation, is_late = self._log.incarnation, False
         while found is None or not found.watermark.holds(incarnation, end):
-            if time.monotonic() >= deadline:
+            if is_late:
                 held = "nothing" if found is None else f"up to {found.watermark.next_offset:,}"
                 raise GrantsUnavailable(
                     f"grants of partition {partition} are held {held}, the log ends at {end:,}"
                 )
+            # The last look comes when the time is over: a wait of zero is one look after step 3.
+            is_late = time.monotonic() >= deadline
             time.sleep(pause)
             pause = min(2 * pause or _FIRST_PAUSE_S, _MAX_PAUSE_S)
             found = self._store.snapshot(incarnation, partition, owner, scope_id)
