@@ -319,6 +319,7 @@ def test_a_backup_is_a_data_folder_with_the_same_memory(remembered: Cli, tmp_pat
 
     assert done.code == 0
     assert re.search(r"^verify: \d+ rows of 1 sessions equal$", done.out, re.M)
+    assert re.search(r"^check: [\d,]+ rows in \d files sound, and complete$", done.out, re.M)
     assert remembered("--data", copy, "view").out == remembered("view").out
     again = remembered("backup", copy)
     assert again.code == 2

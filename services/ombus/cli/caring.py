@@ -54,14 +54,20 @@ def backup(
         done = back_up(desk.engine, settings, target, tell)
     proof = done.verification
     if json:
-        say_json({"equal": proof.is_equal, **object_of(done)})
+        say_json({"equal": done.is_equal, **object_of(done)})
     else:
         say(f"copied {done.n_bytes:,} bytes to {done.folder}")
+        for each in done.files:
+            for fault in each.faults:
+                say(f"{each.file}: {fault}")
+        n_rows, n_damaged = done.n_rows, done.n_damaged
+        verdict = f"{n_damaged:,} damaged" if n_damaged else "sound, and complete"
+        say(f"check: {n_rows:,} rows in {len(done.files)} files {verdict}")
         if proof.lag:
             note(f"not folded yet in the copy: {proof.lag:,} records")
         verdict = "equal" if proof.is_equal else f"{proof.n_differences:,} differences"
         say(f"verify: {proof.rows:,} rows of {proof.sessions:,} sessions {verdict}")
-    if not proof.is_equal:
+    if not done.is_equal:
         raise typer.Exit(FOUND)
 
 

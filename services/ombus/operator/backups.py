@@ -1,7 +1,7 @@
 """An online copy of a data folder that is proved before it is called one."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -34,12 +34,37 @@ class NotEmpty(Misaddressed):
         self.folder = folder
 
 
+class Copied(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One file, proved against what its source held when the copy of it began."""
+
+    file: str
+    """Relative to the folder."""
+    rows: int
+    """Of all its tables."""
+    faults: tuple[str, ...] = ()
+
+
 class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was copied and how it was proved."""
 
     folder: str
     n_bytes: int
+    files: tuple[Copied, ...]
+    """Each by SQLite's own check and the rows of its tables; the memory besides, row by row."""
     verification: Verification
+
+    @property
+    def n_rows(self) -> int:
+        return sum(each.rows for each in self.files)
+
+    @property
+    def n_damaged(self) -> int:
+        """Files with a fault."""
+        return sum(1 for each in self.files if each.faults)
+
+    @property
+    def is_equal(self) -> bool:
+        return self.verification.is_equal and not self.n_damaged
 
 
 def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell) -> Backup:
@@ -57,10 +82,11 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     own = (engine.state.path, engine.dead_letters.path, engine.log.path)
     before, after = _there(engine.folder, BEFORE), _there(engine.folder, AFTER)
     copies = [(path, folder / path.relative_to(engine.folder)) for path in (*before, *own, *after)]
+    files: list[Copied] = []
     for done, (source, target) in enumerate(copies):
         tell(done, len(copies))
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(source, target)
+        files.append(_copy(source, target, str(target.relative_to(folder))))
     if (folder / TOKENS).exists():
         with closing(Tokens(folder)) as tokens:
             tokens.revoke_all(engine.clock.now())
@@ -71,19 +97,46 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     finally:
         made.close()
     n_bytes = sum(target.stat().st_size for _, target in copies)
-    return Backup(folder=str(folder), n_bytes=n_bytes, verification=verification)
+    return Backup(
+        folder=str(folder), n_bytes=n_bytes, files=tuple(files), verification=verification
+    )
+
+
+def faults_of(copy: Path, rows_by_table: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what is wrong with a copied file: its pages, or tables that lack rows or have more."""
+    try:
+        with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as database:
+            said = [str(fact) for (fact,) in database.execute("PRAGMA integrity_check")]
+            found = _rows_by_table(database)
+    except sqlite3.DatabaseError as error:
+        return (str(error),)
+    faults = [fact for fact in said if fact != "ok"]
+    for table in sorted({*rows_by_table, *found}):
+        n_wanted, n_found = rows_by_table.get(table, 0), found.get(table, 0)
+        if n_wanted != n_found:
+            faults.append(f"table {table} has {n_found:,} rows, its source had {n_wanted:,}")
+    return tuple(faults)
 
 
 def _there(folder: Path, patterns: Sequence[str]) -> list[Path]:
     return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, name: str) -> Copied:
     target.touch(mode=source.stat().st_mode & 0o777)  # who may not read one may not read the other
-    origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
-    copy = sqlite3.connect(target)
-    try:
+    origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True, isolation_level=None)
+    with closing(origin), closing(sqlite3.connect(target)) as copy:
+        origin.execute("BEGIN")  # What is counted and what is copied is one snapshot.
+        counted = _rows_by_table(origin)
         origin.backup(copy, pages=1_024)
-    finally:
-        copy.close()
-        origin.close()
+    faults = faults_of(target, counted)
+    return Copied(file=name, rows=sum(counted.values()), faults=faults)
+
+
+def _rows_by_table(database: sqlite3.Connection) -> dict[str, int]:
+    named = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    counted: dict[str, int] = {}
+    for (table,) in named:
+        quoted = str(table).replace('"', '""')
+        ((counted[table],),) = database.execute(f'SELECT count(*) FROM "{quoted}"')
+    return counted
