@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ombus_schemas.topics import ENTRIES
 from ombus_streams.engine.embedded.engine import Engine, Reading, state_folder
 from ombus_streams.engine.embedded.errors import AlreadyOwned
 from ombus_streams.engine.embedded.log import SqliteLog
@@ -173,13 +174,13 @@ def _open_provider(opening: Opening) -> ModelProvider:
             )
 
 
-def open_log(folder: Path, partitions: int | None = None) -> SqliteLog:
-    """Return the log of a data folder, made if there is none, without anything that folds it.
+def open_log(folder: Path, partitions: int | None = None, topic: str = ENTRIES) -> SqliteLog:
+    """Return the log in a folder, made if there is none, without anything that folds it.
 
     Raises:
         StorageError: see its way out.
     """
-    return SqliteLog(folder, SystemClock(), partitions=partitions)
+    return SqliteLog(folder, SystemClock(), partitions=partitions, topic=topic)
 
 
 def has_log(folder: Path) -> bool:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from ombus.cli.app import app
 from ombus.wiring import open_log
+from ombus_schemas.topics import GRANTS
+from ombus_streams.runtime.grant_fold import GrantFolds
 from typer.testing import CliRunner
 
+from tests.scopes.fleet import SCOPE, Owner
 from tests.support.replays import by_key, entry_draft
 
 
@@ -44,6 +47,30 @@ def test_it_goes_on_where_it_was_and_says_so_as_json(data: Path, tmp_path: Path)
     assert (rest["copied"], rest["alreadyThere"]) == (20, 20)
 
 
+def test_grants_are_copied_when_they_are_asked_for_and_missed_when_not(
+    data: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    entries = ("--to", "sqlite", "--into", str(other))
+    assert "grants" not in run(data, *entries)
+    with closing(open_log(data / "grants", topic=GRANTS)) as log:
+        owner = Owner(log, "a")
+        owner.take()
+        owner.grant("b", "c")
+        owner.revoke("c")
+
+    assert "its grants of scopes stay behind" in run(data, *entries)
+    assert "copied 3 records of 1 sessions" in run(data, *entries, "--grants")
+
+    with closing(open_log(other / "grants", topic=GRANTS)) as copy:
+        key = b"acme/a"
+        found = GrantFolds(copy).snapshot(copy.incarnation, copy.partition_of(key), key, SCOPE)
+    assert found is not None
+    assert found.scope.granted("open") == ("b",)
+    with closing(open_log(data)) as log, closing(open_log(other)) as copied:
+        assert by_key(copied) == by_key(log)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -52,6 +79,7 @@ def test_it_goes_on_where_it_was_and_says_so_as_json(data: Path, tmp_path: Path)
         (["--to", "file", "--into", "x", "--offsets", "1-2"], "write PARTITION:FROM-TO"),
         (["--to", "file", "--into", "x", "--since", "yesterday"], "is no time"),
         (["--to", "file", "--into", "x", "--from", "file"], "--from file needs --source"),
+        (["--to", "file", "--into", "x", "--grants"], "has no grants of scopes"),
         (["--to", "kafka"], "bootstrap-servers is not set"),
         (["--to", "nowhere"], "nowhere"),
     ],

@@ -5,17 +5,32 @@ from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
+from ombus_schemas.topics import ENTRIES, GRANTS
 
 from ombus.cli.options import Data, Json, Servers, refuse
-from ombus.cli.output import progress, say, say_json
+from ombus.cli.output import note, progress, say, say_json
 from ombus.cli.shell import connection_for_command, settings_for
 
 if TYPE_CHECKING:
     from ombus.operator.replay import OffsetRange, Selection, Source, Target
     from ombus.settings import ProcessSettings
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """One of the logs of a place."""
+
+    topic: str
+    folder: str
+    """Where it lies in a data folder."""
+
+
+_ENTRIES: Final = _Kind(ENTRIES, ".")
+_GRANTS: Final = _Kind(GRANTS, "grants")
+_TOPICS: Final = f"Default: {ENTRIES}, with --grants {GRANTS}."
 
 
 class Place(StrEnum):
@@ -39,12 +54,18 @@ def replay(
     source: Annotated[
         Path | None, typer.Option("--source", metavar="FILE", help="The file to copy from.")
     ] = None,
+    grants: Annotated[
+        bool,
+        typer.Option("--grants", help="Who may read which scope and who no longer, not entries."),
+    ] = False,
     topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="On Kafka, to copy into.")
-    ] = "ombus.session.entries",
+        str | None,
+        typer.Option("--topic", metavar="NAME", help=f"On Kafka, to copy into. {_TOPICS}"),
+    ] = None,
     source_topic: Annotated[
-        str, typer.Option("--source-topic", metavar="NAME", help="On Kafka, to copy from.")
-    ] = "ombus.session.entries",
+        str | None,
+        typer.Option("--source-topic", metavar="NAME", help=f"On Kafka, to copy from. {_TOPICS}"),
+    ] = None,
     session: Annotated[
         list[str] | None,
         typer.Option("--session", "-s", metavar="ID", help="Only these, as ID or TENANT/ID."),
@@ -72,9 +93,11 @@ def replay(
     """Copy records in order, with their append times. Killed, or run again, it goes on.
 
     Appends nothing of its own: memory comes with the entries, and a fold of the copy is equal.
+    Grants of scopes are a log beside the entries: `--grants` copies that one.
     """
     from ombus.operator.replay import Selection
     from ombus.operator.replay import replay as run
+    from ombus.wiring import has_log
 
     if to is Place.KAFKA:
         refuse(context, "is a folder or a file, and --to is kafka: --topic says where", "into")
@@ -87,6 +110,7 @@ def replay(
     if Place.KAFKA not in (to, from_):
         refuse(context, "is of Kafka: add --from kafka or --to kafka", "servers")
     settings = settings_for(context, data)
+    kind = _GRANTS if grants else _ENTRIES
     selection = Selection(
         sessions=tuple(
             each if "/" in each else f"{settings.tenant}/{each}" for each in session or ()
@@ -97,11 +121,13 @@ def replay(
     )
     with ExitStack() as stack:
         origin = stack.enter_context(
-            _source(context, from_, settings, source, source_topic, servers, selection)
+            _source(context, from_, settings, source, source_topic, servers, selection, kind)
         )
-        target = stack.enter_context(_target(context, to, settings, into, topic, servers))
+        target = stack.enter_context(_target(context, to, settings, into, topic, servers, kind))
         with progress("replaying") as tell:
             done = run(origin, target, selection, settings.folder / ".replay", rate=rate, tell=tell)
+    if not grants and from_ is Place.SQLITE and has_log(settings.folder / _GRANTS.folder):
+        note("ombus: its grants of scopes stay behind: run it again with --grants")
     if json:
         say_json(done)
         return
@@ -116,9 +142,10 @@ def _source(
     place: Place,
     settings: "ProcessSettings",
     file: Path | None,
-    topic: str,
+    topic: str | None,
     servers: str | None,
     selection: "Selection",
+    kind: "_Kind",
 ) -> Iterator["Source"]:
     from ombus.operator.errors import NoData
     from ombus.operator.replay import BadSelection
@@ -129,12 +156,16 @@ def _source(
         case Place.KAFKA:
             from ombus.wiring_kafka import open_kafka_log
 
-            with closing(open_kafka_log(connection_for_command(context, servers), topic)) as log:
+            connection = connection_for_command(context, servers)
+            with closing(open_kafka_log(connection, topic or kind.topic)) as log:
                 yield LogSource(log, selection.ranges)
         case Place.SQLITE:
+            place_of_log = settings.folder / kind.folder
             if not has_log(settings.folder):
                 raise NoData(settings.folder)
-            with closing(open_log(settings.folder)) as folder:
+            if not has_log(place_of_log):
+                raise BadSelection(f"{settings.folder} has no grants of scopes to copy")
+            with closing(open_log(place_of_log, topic=kind.topic)) as folder:
                 yield LogSource(folder, selection.ranges)
         case Place.FILE:
             from ombus.operator.replay_file import FileSource
@@ -150,8 +181,9 @@ def _target(
     place: Place,
     settings: "ProcessSettings",
     into: Path | None,
-    topic: str,
+    topic: str | None,
     servers: str | None,
+    kind: "_Kind",
 ) -> Iterator["Target"]:
     from ombus.operator.replay import BadSelection
     from ombus.operator.replay_logs import LogTarget
@@ -163,11 +195,13 @@ def _target(
         case Place.KAFKA:
             from ombus.wiring_kafka import open_kafka_log
 
-            with closing(open_kafka_log(connection_for_command(context, servers), topic)) as log:
+            connection = connection_for_command(context, servers)
+            with closing(open_kafka_log(connection, topic or kind.topic)) as log:
                 yield LogTarget(log)
         case Place.SQLITE:
             assert into is not None
-            with closing(open_log(into, settings.partitions)) as folder:
+            partitions = settings.partitions if kind is _ENTRIES else None
+            with closing(open_log(into / kind.folder, partitions, kind.topic)) as folder:
                 yield LogTarget(folder)
         case Place.FILE:
             from ombus.operator.replay_file import FileTarget
