@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
-from ombus_schemas.jsontext import JsonValue, json_text, utf16_length
+from ombus_schemas.jsontext import JsonValue, json_text, trim, utf16_length
 from ombus_schemas.limits import MAX_ID_CHARS
 
 SYSTEM_TENANT: Final = "_system"
@@ -27,11 +27,6 @@ _SCOPE_ID: Final = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 _BIND_REF: Final = re.compile(r"(?:om|reflection):[a-f0-9]{12}")
 _CHILD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
-_BLANK: Final = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""What JavaScript's ``trim`` removes; Python's ``strip`` takes another set."""
 _MAX_PRINCIPAL_UNITS: Final = 256
 
 
@@ -146,7 +141,7 @@ def is_principal_id(text: str) -> bool:
     """Say whether ``text`` may name somebody who is granted a scope (S18)."""
     return (
         0 < utf16_length(text) <= _MAX_PRINCIPAL_UNITS
-        and text == text.strip(_BLANK)
+        and text == trim(text)
         and _CONTROL.search(text) is None
     )
 

@@ -24,6 +24,10 @@ _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _MAX_INDEX: Final = 4_294_967_294
 """Largest key that counts as an array index in JavaScript."""
+_BLANK: Final = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
 
 
 def json_text(value: JsonValue) -> str:
@@ -43,6 +47,11 @@ def utf16_length(text: str) -> int:
 def utf8_length(text: str) -> int:
     """Return the encoded size in bytes; a lone surrogate counts three."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def trim(text: str) -> str:
+    """Return ``text`` as JavaScript's ``trim`` leaves it; ``strip`` takes another set (S25)."""
+    return text.strip(_BLANK)
 
 
 def _write(value: JsonValue, parts: list[str]) -> None:

@@ -7,6 +7,7 @@ from ombus_streams.memory.context import Block, blocks
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.pending import pending_window
 from ombus_streams.memory.render import MAX_BYTES
+from ombus_streams.memory.shared import SharedMemory
 
 from tests.memory.test_pairing import call, result
 from tests.support.ledgers import (
@@ -39,6 +40,13 @@ def test_active_memory_is_shown_after_an_imported_payload() -> None:
     ]
 
     assert memory(2) in shown(blocks(entries))[0]
+
+
+def test_without_a_host_scope_nothing_shared_is_shown() -> None:
+    entries = [message("e1", "use pnpm"), observed("c", observation(1), coversUpToId="e1")]
+    shared = SharedMemory(observations=(observation(2),))
+
+    assert blocks(entries, shared=shared) == blocks(entries)
 
 
 def test_what_no_run_has_read_is_in_the_window_beyond_the_recent_messages() -> None:

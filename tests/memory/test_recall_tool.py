@@ -52,3 +52,10 @@ def test_the_model_may_lower_or_raise_the_page_but_not_pass_its_cap() -> None:
     assert isinstance(request, RecallRequest)
 
     assert answer(request, ENTRIES).value["reason"] == "limit_exceeded"
+
+
+def test_a_malformed_id_is_told_back_redacted_as_any_answer_is() -> None:
+    found = request_of({"id": "hunter2 please"}, "s1", secrets=["hunter2"])
+
+    assert isinstance(found, Answer)
+    assert (found.value["reason"], found.value["id"]) == ("invalid_id", "[REDACTED] please")

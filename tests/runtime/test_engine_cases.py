@@ -8,6 +8,7 @@ from ombus_streams.memory import reading
 from ombus_streams.memory.branches import rebuild
 from ombus_streams.memory.effects import RunObserver, RunReflector
 from ombus_streams.memory.head import LeafHead
+from ombus_streams.memory.pages import Page
 from ombus_streams.memory.pairing import pair, paired
 from ombus_streams.memory.recall import NotRecalled
 from ombus_streams.memory.session import Session
@@ -256,6 +257,18 @@ def test_b24_nothing_of_a_sibling_branch_is_in_a_context_or_recalled() -> None:
     for item in reading.visible(other, sibling).observations:
         found = reading.recall_at(session, leaf, item.id)
         assert ("mark-a." in item.content) == (not isinstance(found, NotRecalled))
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\ufeff", " \n", "\u3000"])
+def test_a_cursor_is_trimmed_of_every_blank_there_is(blank: str) -> None:
+    driver = Driver()
+    driver.tell(*chain_of(3, 10))
+    session, leaf = leaf_of(driver, "m2")
+
+    found = reading.page_at(session, leaf, f"{blank}m1{blank}", 2)
+
+    assert isinstance(found, Page)
+    assert [entry.id for entry in found.entries] == ["m0", "m1"]
 
 
 def test_b25_entries_that_arrive_twice_are_counted_and_observed_once() -> None:

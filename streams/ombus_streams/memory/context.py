@@ -86,8 +86,9 @@ def blocks(
     else:
         selected = pending_window(entries, keep_recent, max_tokens, invalidated_ids, pairs, secrets)
         boundary_id = selected.entries[0].id if selected.entries else None
-    held = visible(entries, invalidated_ids, shared, alignment, boundary_id)
     scope_map = scopes.fold(entries)
+    shared = shared if scope_map.is_scoped else None  # the implicit scope is never shared (S11)
+    held = visible(entries, invalidated_ids, shared, alignment, boundary_id)
     if shared is not None:
         scope_map = with_shared_refs(scope_map, shared)
     found = [memory_block(held, scope_map, secrets)]

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 from ombus_schemas.entries import Entry
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonObject, JsonValue, trim
 
 from ombus_streams.memory.coverage import is_eligible
 from ombus_streams.memory.serialize import entry_json, serialize_entries
@@ -14,12 +14,6 @@ from ombus_streams.memory.window import render_window
 
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
-
-_BLANK: Final = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""What JavaScript's ``trim`` removes; Python's ``strip`` takes another set (S25)."""
 
 Direction = Literal["forward", "backward"]
 Refusal = Literal["invalid_cursor", "limit_exceeded", "cursor_not_found", "cursor_not_message"]
@@ -63,7 +57,7 @@ def page(
     entries, anything else the lines of the recent window.
     """
     way: Direction = "forward" if direction == "forward" else "backward"
-    at = cursor.strip(_BLANK) if isinstance(cursor, str) else ""
+    at = trim(cursor) if isinstance(cursor, str) else ""
     if not at:
         return _refused("", way, 0, "invalid_cursor")
     count = _whole(DEFAULT_LIMIT if limit is UNSET else limit)

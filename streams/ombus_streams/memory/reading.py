@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_ref, reflection_ref
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonObject, JsonValue, trim
 from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
     OBSERVATIONS_RECORDED,
@@ -130,7 +130,7 @@ def context(
     memory = visible(session, leaf)
     ledger = Ledger(observations=memory.observations, reflections=memory.reflections)
     scope_map = bound_scopes(session, leaf)
-    if shared is not None:
+    if shared is not None and scope_map.is_scoped:  # the implicit scope is never shared (S11)
         ledger = joined(session, leaf, memory.observations, memory.reflections, shared)
         scope_map = with_shared_refs(scope_map, shared)
     held = memory_block(ledger, scope_map, secrets)
@@ -202,13 +202,15 @@ def recall_at(
     dropped: list[str] = []
     lines: list[Entry] = []
     name = name_of(session, leaf, memory_id)
-    support_ids: Sequence[str] = (memory_id,) if name.observation else ()
     reflection = reflection_row(session, leaf, name)
-    if not name.observation and reflection is not None:
-        item = reflection.item
-        support_ids = item.supporting_observation_ids
-        lines.append(_entry(REFLECTIONS_RECORDED, "reflections", [reflection_json(item)]))
-    for support in dict.fromkeys(support_ids):
+    resting = [] if reflection is None else [reflection.item]
+    lines.append(
+        _entry(REFLECTIONS_RECORDED, "reflections", [reflection_json(item) for item in resting])
+    )
+    if shared is not None:  # what the leaf knows of their supports counts before what others say
+        resting += [item for item in shared.reflections if item.id == memory_id]
+    supports = (one for item in resting for one in item.supporting_observation_ids)
+    for support in dict.fromkeys((memory_id, *supports)):
         support_name = name_of(session, leaf, support)
         row = observation_row(session, leaf, support_name)
         if row is not None:
@@ -240,7 +242,8 @@ def page_at(
     secrets: Sequence[str] = (),
 ) -> Page | NoPage:
     """Return raw messages of the leaf from a cursor; O(page)."""
-    place = session.place_of(cursor.strip()) if isinstance(cursor, str) else None
+    asked = trim(cursor) if isinstance(cursor, str) else ""
+    place = session.place_of(asked) if asked else None
     around: list[Entry] = []
     if (
         place is not None
@@ -252,7 +255,7 @@ def page_at(
         newer = chain(session, leaf.lineage, place.ordinal)
         around = _eligible(older, MAX_LIMIT + 1, hidden)[::-1]
         around += _eligible(newer, MAX_LIMIT + 1, hidden)
-        entry = session.entry(str(cursor).strip())
+        entry = session.entry(asked)
         if entry is not None and entry.id not in hidden and not is_eligible(entry):
             around.append(entry)
     return page(around, cursor, limit, direction, detail, secrets)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 from ombus_schemas.entries import Entry
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonObject, JsonValue, trim
 from ombus_schemas.records import is_memory_id
 
 from ombus_streams.memory.pages import DEFAULT_LIMIT, page, page_json
@@ -19,11 +19,6 @@ from ombus_streams.memory.redact import redact_text, redacted_json_text
 from ombus_streams.memory.shared import SharedMemory
 
 NAME: Final = "recall"
-_BLANK: Final = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""What JavaScript's ``trim`` removes (S25)."""
 
 Reason = Literal["wrong_session", "invalid_request"]
 _WORDS: Final[dict[Reason, str]] = {
@@ -52,9 +47,12 @@ class RecallRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def request_of(
-    arguments: JsonObject, session_id: str, page_limit: JsonValue = None
+    arguments: JsonObject,
+    session_id: str,
+    page_limit: JsonValue = None,
+    secrets: Sequence[str] = (),
 ) -> RecallRequest | Answer:
-    """Return what is asked for, or why nothing is looked up at all.
+    """Return what is asked for, or why nothing is looked up at all, redacted like any answer.
 
     ``page_limit`` is the host's; it holds where the model gave no number.
     """
@@ -63,12 +61,12 @@ def request_of(
         return _refused("wrong_session")
     memory_id, cursor = arguments.get("id"), arguments.get("cursor")
     has_id = isinstance(memory_id, str) and memory_id != ""
-    has_cursor = isinstance(cursor, str) and cursor.strip(_BLANK) != ""
+    has_cursor = isinstance(cursor, str) and trim(cursor) != ""
     if has_id == has_cursor:
         return _refused("invalid_request")
     if has_id and isinstance(memory_id, str):
         if not is_memory_id(memory_id):
-            return _answer(recall_json(recall((), memory_id)), ())
+            return _answer(recall_json(recall((), memory_id)), secrets)
         return RecallRequest(session_id=session_id, memory_id=memory_id)
     limit = arguments.get("limit")
     if isinstance(limit, bool) or not isinstance(limit, int | float):

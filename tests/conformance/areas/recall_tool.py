@@ -10,14 +10,17 @@ def run(case: JsonObject) -> Result:
     options, args = case.get("options"), case.get("args")
     if case["op"] != "recall_tool" or not isinstance(options, dict):
         raise UnknownOp(case["op"])
-    name = options.get("name")
+    name, secrets = options.get("name"), secrets_of(options.get("secrets"))
     request = request_of(
-        args if isinstance(args, dict) else {}, str(case["sessionId"]), options.get("pageLimit")
+        args if isinstance(args, dict) else {},
+        str(case["sessionId"]),
+        options.get("pageLimit"),
+        secrets,
     )
     n_fetched = 0
     if not isinstance(request, Answer):
         n_fetched = 1
-        request = answer(request, entries_of(case["entries"]), secrets_of(options.get("secrets")))
+        request = answer(request, entries_of(case["entries"]), secrets)
     return {
         "getEntriesCalls": n_fetched,
         "result": {
