@@ -244,7 +244,7 @@ async def bench_in(folder: Path, secrets: tuple[str, ...] = ()) -> AsyncIterator
         tenant_burst=n_any,
     )
     gateway = await asyncio.to_thread(open_gateway, settings, Listening(), limits, wait_seconds=0)
-    gateway.trusts_callers()
+    gateway.callers.trust()
     gateway.host.start()
     async with Client(transport=InProcess(gateway)) as client:
         yield Bench(gateway, client)

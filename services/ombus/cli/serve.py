@@ -217,7 +217,7 @@ def serve(
 
     def ready(bound: int) -> None:
         url = address_of(listening, bound)
-        is_open = gateway.is_open
+        is_open = gateway.callers.is_open
         if json:
             instance = gateway.instance
             say_json({"ready": True, "url": url, "instance": instance, "tokens": not is_open})

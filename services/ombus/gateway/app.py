@@ -4,20 +4,15 @@ The order is the security: nobody without a valid token learns anything (401, on
 whatever is absent and whatever is forbidden is ``not_found``, after the same work.
 """
 
-import asyncio
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, get_args
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 from ombus_schemas import api
-from ombus_schemas.api import ApiRole
 from ombus_schemas.headers import trace_of
 from ombus_schemas.ids import is_key_part, session_key
 from ombus_schemas.jsontext import JsonObject
@@ -25,7 +20,6 @@ from ombus_schemas.openapi import document
 from ombus_schemas.route import Route
 from ombus_schemas.routes import ROUTES
 from ombus_streams.runtime.errors import NotServed
-from ombus_streams.runtime.ports import Position
 from ombus_streams.runtime.shared_reads import Asking
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,8 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Endpoint
 
-from ombus.gateway import appending, reads, scoping, steering
-from ombus.gateway.addresses import is_loopback, is_ours
+from ombus.gateway import reads, scoping, steering
+from ombus.gateway.answers import JSON, answered
+from ombus.gateway.appending import Appending
+from ombus.gateway.callers import Callers
 from ombus.gateway.calls import Body, Call, Claim, claim_of, query_of
 from ombus.gateway.children import NAMES as CHILDREN
 from ombus.gateway.children import Leasing
@@ -44,13 +40,13 @@ from ombus.gateway.endpoints import merged
 from ombus.gateway.events import tail
 from ombus.gateway.granting import NAMES as GRANTING
 from ombus.gateway.granting import Granting
-from ombus.gateway.hosting import Host
-from ombus.gateway.limits import Limits, Rate
+from ombus.gateway.hosting import FOLD_SECONDS, Host
+from ombus.gateway.limits import Limits
 from ombus.gateway.metrics import Metrics
 from ombus.gateway.peers import PARTITIONS
 from ombus.gateway.problems import ApiError, known, not_found, respond
 from ombus.gateway.tailing import Hub
-from ombus.gateway.tokens import OPEN, Principal, Tokens
+from ombus.gateway.tokens import Principal, Tokens
 from ombus.operator.delegations import Delegations
 from ombus.operator.sharing import ScopeSharing
 from ombus.telemetry.exposition import MEDIA as PROMETHEUS
@@ -58,11 +54,6 @@ from ombus.wiring_grants import open_sharing
 
 if TYPE_CHECKING:
     from ombus.gateway.routing import Router
-
-MAX_REMEMBERED: Final = 10_000
-"""Sessions whose last append is remembered, to be folded before the next one."""
-FOLD_SECONDS: Final = 10.0
-JSON: Final = "application/json"
 
 _log = structlog.get_logger("ombus.gateway")
 
@@ -90,17 +81,16 @@ class Gateway:
         self.hub = Hub(host, limits)
         self.instance = instance or secrets.token_hex(4)
         self.router = router
-        self.delegating = Delegating(host.desk.settings, limits, self.identify, delegations)
+        peers = None if router is None else router.peers
+        self.callers = Callers(host.desk, tokens, limits, peers, may_be_open=is_open)
+        identify = self.callers.identify
+        self.delegating = Delegating(host.desk.settings, limits, identify, delegations)
         open_own = partial(open_sharing, host.desk)
         self.granting = Granting(host, self.instance, sharing or open_own, limits.threads)
         self.leasing = Leasing(host.desk.settings, limits, self.delegating)
         self.metrics = Metrics(host.engine.telemetry, host.engine.samples)
         self._tracer = host.engine.telemetry.tracer
-        self._may_be_open, self._trusts = is_open, False
-        self._rate = Rate(limits.requests_per_second, limits.burst)
-        self._tenant_rate = Rate(limits.tenant_requests_per_second, limits.tenant_burst)
-        self._last: OrderedDict[bytes, Position] = OrderedDict()
-        self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._appending = Appending(host, limits, self.metrics)
         self._n_requests = 0
 
     def app(self) -> Starlette:
@@ -119,28 +109,6 @@ class Gateway:
             exception_handlers={HTTPException: self._no_route},
             lifespan=self._lifespan,
         )
-
-    def identify(self, claim: Claim) -> Principal | None:
-        """Return who calls, or ``None``."""
-        if claim.vouched is not None:
-            return claim.vouched
-        if self.is_open:
-            # A page in a browser may reach a loopback address, also under a name of its own.
-            if not is_loopback(claim.host) or not (claim.origin is None or is_ours(claim.origin)):
-                return None
-            roles = frozenset(get_args(ApiRole))
-            tenant = self.host.desk.settings.tenant
-            return Principal(id=OPEN, name=OPEN, tenant=tenant, roles=roles)
-        return self.tokens.principal(claim.token, self.host.desk.clock.now())
-
-    @property
-    def is_open(self) -> bool:
-        """Say whether no token is needed; the first one that is made ends it."""
-        return self._trusts or (self._may_be_open and self.tokens.is_empty())
-
-    def trusts_callers(self) -> None:
-        """Ask nobody for a token: for callers inside this process, never for a socket."""
-        self._trusts = True
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -171,7 +139,7 @@ class Gateway:
                     raise ApiError("busy", "too many requests are under way", retry_after=1)
                 self._n_requests += 1
                 try:
-                    claim, principal = self._caller(request)
+                    claim, principal = self.callers.admitted(request)
                     caller = principal.id
                     # Only of callers that are known: others leave nothing but a count.
                     with tracer.serving(f"{route.method} {route.path}", sent_by):
@@ -201,18 +169,6 @@ class Gateway:
             return response
 
         return endpoint
-
-    def _caller(self, request: Request) -> tuple[Claim, Principal]:
-        vouched = self.router.peers.principal(request) if self.router is not None else None
-        claim = claim_of(request, vouched)
-        principal = self.identify(claim)
-        if principal is None:
-            raise ApiError("unauthorized")
-        if vouched is None:
-            wait = self._rate.wait_of(principal.id) or self._tenant_rate.wait_of(principal.tenant)
-            if wait:
-                raise ApiError("too_many_requests", retry_after=wait)
-        return claim, principal
 
     async def _response(
         self, route: Route, request: Request, claim: Claim, principal: Principal
@@ -251,7 +207,7 @@ class Gateway:
             return None
 
         def may_go_on() -> bool:
-            now = self.identify(claim)
+            now = self.callers.identify(claim)
             return not self.hub.is_closed and now is not None and now.id == principal.id
 
         if not route.streams:
@@ -293,7 +249,7 @@ class Gateway:
             return key
         if not (is_allowed and is_there):
             # What was appended a moment ago may not be folded.
-            await self.host.caught_up(key, FOLD_SECONDS)
+            await self.host.caught_up(key)
             is_there = await self._is_there(key)
         if not (is_allowed and is_there):
             raise not_found()
@@ -305,7 +261,7 @@ class Gateway:
     async def _answer(self, call: Call, request: Request) -> Response:
         match call.route.name:
             case "append":
-                return await self._append(call)
+                return answered(await self._appending.answer(call))
             case "tail":
                 if self.hub.n_tails >= self.limits.max_tails:
                     raise ApiError("busy", "too many tails are open", retry_after=5)
@@ -313,24 +269,24 @@ class Gateway:
             case "sessions":
                 return await self._sessions(call, request)
             case "flush":
-                return _json(await steering.flush(self.host, call, self.limits))
+                return answered(await steering.flush(self.host, call, self.limits))
             case "compact":
-                return _json(await steering.compact(self.host, call, self.limits))
+                return answered(await steering.compact(self.host, call, self.limits))
             case "run_started":
-                return _json(await steering.run_fact(self.host, call, "om.run.started"))
+                return answered(await steering.run_fact(self.host, call, "om.run.started"))
             case "run_finished":
-                return _json(await steering.run_fact(self.host, call, "om.run.finished"))
+                return answered(await steering.run_fact(self.host, call, "om.run.finished"))
             case "invalidate":
-                return _json(await steering.invalidate(self.host, call))
+                return answered(await steering.invalidate(self.host, call))
             case (
                 "scope_open" | "scope_close" | "scope_enter" | "scope_leave" | "scope_bind"
                 | "scope_unbind"
             ):  # fmt: skip
-                return _json(await scoping.command(self.host, call))
+                return answered(await scoping.command(self.host, call))
             case name if name in DELEGATING:
                 return await self.delegating.answer(call)
             case name if name in GRANTING:
-                return _json(await self.granting.answer(call))
+                return answered(await self.granting.answer(call))
             case name if name in CHILDREN:
                 return await self.leasing.answer(call)
             case _:
@@ -343,15 +299,15 @@ class Gateway:
             return await self.host.call(lambda: reads.sessions(self.host.desk, call, limits))
 
         if router is None:
-            return _json(await own())
+            return answered(await own())
         if call.claim.vouched is not None:
             served = router.served
-            response = _json(await own())
+            response = answered(await own())
             numbers = sorted(served & router.served)
             response.headers[PARTITIONS] = " ".join(map(str, numbers))
             return response
         limit = min(call.whole("limit") or reads.DEFAULT_PAGE, limits.max_page)
-        return _json(await router.sessions(request, call.principal, own, limit))
+        return answered(await router.sessions(request, call.principal, own, limit))
 
     async def _read(self, call: Call) -> Response:
         at_least = call.text("atLeast")
@@ -375,44 +331,8 @@ class Gateway:
         headers = {"Ombus-Position": found.position, "ETag": f'"{found.hash}"'}
         return Response(found.body, headers=headers, media_type=JSON)
 
-    async def _append(self, call: Call) -> Response:
-        asked = call.decoded(api.AppendRequest)
-        if not 0 < len(asked.entries) <= self.limits.max_entries:
-            fact = f"entries holds 1 to {self.limits.max_entries:,} entries"
-            raise ApiError("bad_request", fact)
-        key, host = call.key, self.host
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
-            last = self._last.get(key)
-            is_first = last is None
-            # What hangs on the default leaf, and what is a duplicate, only the fold can say.
-            if last is None:
-                last = await host.caught_up(key, FOLD_SECONDS)
-            else:
-                await host.until_folded(last, FOLD_SECONDS)
-            done = await host.call(
-                lambda: appending.append(host.desk, call, asked, is_first=is_first)
-            )
-            self._last[key] = done.position or last
-            self._last.move_to_end(key)
-            if len(self._last) > MAX_REMEMBERED:
-                self._last.popitem(last=False)
-        results = done.results
-        if done.expecting and done.position is not None:
-            await host.until_folded(done.position, FOLD_SECONDS)
-            results = await host.call(lambda: appending.judged(host.desk, key, done))
-        self.metrics.appended(results)
-        for code, status in (("conflict", "conflict"), ("rejected", "rejected")):
-            if any(each.status == status for each in results):
-                raise ApiError(code, results=results)
-        position = done.position and str(done.position)
-        position = position or next((each.position for each in reversed(results)), None)
-        return _json(
-            api.AppendAnswer(session=call.path["session"], results=results, position=position)
-        )
-
     async def _live(self, request: Request) -> Response:
-        return Response(b'{"live":true}', media_type=JSON)
+        return answered({"live": True})
 
     async def _ready(self, request: Request) -> Response:
         is_ready = self.host.is_ready and (self.router is None or self.router.has_joined)
@@ -420,14 +340,14 @@ class Gateway:
         said: JsonObject = {"ready": is_ready, "lag": lag, "instance": self.instance}
         if self.router is not None:
             said["partitions"] = [*sorted(self.router.served)]
-        return Response(msgspec.json.encode(said), 200 if is_ready else 503, media_type=JSON)
+        return answered(said, 200 if is_ready else 503)
 
     async def _openapi(self, request: Request) -> Response:
-        return Response(msgspec.json.encode(document()), media_type=JSON)
+        return answered(document())
 
     async def _metrics(self, request: Request) -> Response:
         claim = claim_of(request)
-        principal = self.identify(claim)
+        principal = self.callers.identify(claim)
         if principal is None or "operator" not in principal.roles:
             error = ApiError("unauthorized") if principal is None else not_found()
             return respond(error, secrets.token_hex(8))
@@ -443,7 +363,3 @@ class Gateway:
         if isinstance(error, HTTPException) and is_method:
             response.headers.update(error.headers or {})  # Allow: what can be done here.
         return response
-
-
-def _json(answer: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(answer), media_type=JSON)

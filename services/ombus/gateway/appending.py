@@ -5,13 +5,16 @@ default leaf. An id the session holds already is answered without another append
 no answer may send everything again.
 """
 
+import asyncio
 import hashlib
+from collections import OrderedDict
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import UNSET
 from ombus_schemas.admission import admit
-from ombus_schemas.api import AppendRequest, EntryResult
+from ombus_schemas.api import AppendAnswer, AppendRequest, EntryResult
 from ombus_schemas.codec import encode
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
@@ -21,6 +24,10 @@ from ombus_streams.memory.tree import Known, known_as
 from ombus_streams.runtime.ports import Position
 
 from ombus.gateway.calls import Call
+from ombus.gateway.hosting import Host
+from ombus.gateway.limits import Limits
+from ombus.gateway.metrics import Metrics
+from ombus.gateway.problems import ApiError
 from ombus.gateway.tokens import Principal
 from ombus.memory_settings import workspaces_of
 from ombus.offering import offered
@@ -28,9 +35,11 @@ from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
 
 SETTINGS_CHANGED: Final = "om.settings.changed"
+MAX_REMEMBERED: Final = 10_000
+"""Sessions whose last append is remembered, to be folded before the next one."""
 
 
-class Appended(msgspec.Struct, frozen=True):
+class _Appended(msgspec.Struct, frozen=True):
     """What an append came to, before the fold."""
 
     results: tuple[EntryResult, ...]
@@ -40,11 +49,57 @@ class Appended(msgspec.Struct, frozen=True):
     """Ids of entries whose ``expectedLeaf`` the fold has to judge."""
 
 
+class Appending:
+    """Answers appends, those of one session one after another."""
+
+    def __init__(self, host: Host, limits: Limits, metrics: Metrics) -> None:
+        self._host, self._limits, self._metrics = host, limits, metrics
+        self._last: OrderedDict[bytes, Position] = OrderedDict()
+        self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+
+    async def answer(self, call: Call) -> AppendAnswer:
+        """Append, and wait for the fold's verdict where a leaf was expected.
+
+        Raises:
+            ApiError: ``bad_request``, ``conflict``, ``rejected`` or ``behind``.
+        """
+        asked = call.decoded(AppendRequest)
+        if not 0 < len(asked.entries) <= self._limits.max_entries:
+            fact = f"entries holds 1 to {self._limits.max_entries:,} entries"
+            raise ApiError("bad_request", fact)
+        key, host = call.key, self._host
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            last = self._last.get(key)
+            is_first = last is None
+            # What hangs on the default leaf, and what is a duplicate, only the fold can say.
+            if last is None:
+                last = await host.caught_up(key)
+            else:
+                await host.until_folded(last)
+            done = await host.call(lambda: _append(host.desk, call, asked, is_first=is_first))
+            self._last[key] = done.position or last
+            self._last.move_to_end(key)
+            if len(self._last) > MAX_REMEMBERED:
+                self._last.popitem(last=False)
+        results = done.results
+        if done.expecting and done.position is not None:
+            await host.until_folded(done.position)
+            results = await host.call(lambda: _judged(host.desk, key, done))
+        self._metrics.appended(results)
+        for status in ("conflict", "rejected"):
+            if any(each.status == status for each in results):
+                raise ApiError(status, results=results)
+        position = done.position and str(done.position)
+        position = position or next((each.position for each in reversed(results)), None)
+        return AppendAnswer(session=call.path["session"], results=results, position=position)
+
+
 class _Admitted(msgspec.Struct, frozen=True):
     entry: Entry
 
 
-def append(desk: Desk, call: Call, asked: AppendRequest, *, is_first: bool) -> Appended:
+def _append(desk: Desk, call: Call, asked: AppendRequest, *, is_first: bool) -> _Appended:
     """Append what can be taken, in order. What the session holds already must be folded.
 
     ``is_first``: this process has not written to the session yet, so its settings are looked at.
@@ -62,10 +117,10 @@ def append(desk: Desk, call: Call, asked: AppendRequest, *, is_first: bool) -> A
         for each in found
     ]
     expecting = tuple(entry.id for entry in fresh if entry.expected_leaf is not None)
-    return Appended(tuple(results), positions[-1] if positions else None, expecting)
+    return _Appended(tuple(results), positions[-1] if positions else None, expecting)
 
 
-def judged(desk: Desk, key: bytes, done: Appended) -> tuple[EntryResult, ...]:
+def _judged(desk: Desk, key: bytes, done: _Appended) -> tuple[EntryResult, ...]:
     """Return the results with the fold's verdict on those that expected a leaf."""
     lost: set[str] = set()
     with desk.engine.reading(key) as live:
@@ -86,7 +141,7 @@ def judged(desk: Desk, key: bytes, done: Appended) -> tuple[EntryResult, ...]:
     )
 
 
-def role_of(principal: Principal) -> Role:
+def _role_of(principal: Principal) -> Role:
     """Return as whom a caller's entries are admitted."""
     return "owner" if principal.roles & {"supervisor", "operator"} else "publisher"
 
@@ -97,7 +152,7 @@ class _Batch:
     def __init__(self, desk: Desk, call: Call, tip: str | None) -> None:
         self._desk, self._call, self._tip = desk, call, tip
         self._tenant, _, self._session = call.key.decode().partition("/")
-        said = desk.policy(role_of(call.principal))
+        said = desk.policy(_role_of(call.principal))
         self._policy = msgspec.structs.replace(said, principal_id=call.principal.id)
         self._digest_by_id: dict[str, bytes] = {}
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 from ombus_schemas.child_api import (
     BeatRequest,
     ClaimRequest,
@@ -27,6 +26,7 @@ from ombus_streams.supervision.milestones import SESSION_SUFFIX
 from starlette.responses import Response
 
 from ombus.client.child import ChildFailure, Done
+from ombus.gateway.answers import answered
 from ombus.gateway.calls import Call
 from ombus.gateway.delegating import Delegating
 from ombus.gateway.limits import Limits
@@ -53,13 +53,13 @@ class Leasing:
             ApiError: ``not_found`` for a delegation that is not there.
         """
         if call.route.name == "child_offers":
-            return _json(OffersAnswer(offers=await self._offers(call)))
+            return answered(OffersAnswer(offers=await self._offers(call)))
         act = self._act(call)
         try:
             standing = await asyncio.to_thread(act)
         except NoDelegation as error:
             raise not_found() from error
-        return _json(StandingAnswer(session=call.path["session"], standing=standing))
+        return answered(StandingAnswer(session=call.path["session"], standing=standing))
 
     async def _offers(self, call: Call) -> tuple[Offer, ...]:
         child_id, tenant = call.path["child"], call.principal.tenant
@@ -138,7 +138,3 @@ def _beaten(lease: Lease, n: int) -> Standing:
     if n:
         lease.beat(n)
     return standing_of(lease)
-
-
-def _json(answer: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -28,6 +28,7 @@ from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.responses import Response
 
+from ombus.gateway.answers import answered
 from ombus.gateway.calls import Call, Claim
 from ombus.gateway.limits import Limits
 from ombus.gateway.problems import ApiError, not_found
@@ -97,14 +98,14 @@ class Delegating:
         key, delegation = call.key, str(call.path.get("delegation", ""))
         match call.route.name:
             case "delegate":
-                return _json(await self._delegate(call))
+                return answered(await self._delegate(call))
             case "delegation":
                 seconds = call.number("waitSeconds") or 0.0
-                return _json(await self._wait(key, delegation, seconds))
+                return answered(await self._wait(key, delegation, seconds))
             case "delegation_cancel":
                 reason = call.decoded(CancelRequest).reason
                 done = await _aside(lambda: self.delegations().cancel(key, delegation, reason))
-                return _json(
+                return answered(
                     CancelAnswer(
                         session=call.path["session"],
                         delegation_id=delegation,
@@ -112,19 +113,19 @@ class Delegating:
                     )
                 )
             case "delegation_summary":
-                return _json(await _aside(lambda: self.delegations().summary(key)))
+                return answered(await _aside(lambda: self.delegations().summary(key)))
             case "delegation_events":
                 return await self._events(call)
             case "parent_alive":
                 said = call.decoded(AliveRequest)
                 at = await _aside(lambda: self.delegations().alive(key, said.holder, said.lease_ms))
-                return _json(ParentAnswer(session=call.path["session"], position=str(at)))
+                return answered(ParentAnswer(session=call.path["session"], position=str(at)))
             case "parent_gone":
                 why = call.decoded(GoneRequest).reason
                 at = await _aside(lambda: self.delegations().gone(key, why))
-                return _json(ParentAnswer(session=call.path["session"], position=str(at)))
+                return answered(ParentAnswer(session=call.path["session"], position=str(at)))
             case _:
-                return _json(await _aside(lambda: self.delegations().tree(key)))
+                return answered(await _aside(lambda: self.delegations().tree(key)))
 
     async def _delegate(self, call: Call) -> DelegationAnswer:
         asked = call.decoded(DelegateRequest)
@@ -229,7 +230,3 @@ def _offset(said: str, incarnation: str, partition: int) -> int:
     if len(parts[2]) > 18 or parts[1] != str(partition):
         raise ApiError("bad_position", "it is of another partition")
     return int(parts[2]) + 1
-
-
-def _json(answer: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -141,7 +141,7 @@ class _Tail:
     def _is_allowed(self) -> bool:
         """Say whether the token still holds: a revoked one reads no further."""
         call = self._call
-        principal = self._gateway.identify(call.claim)
+        principal = self._gateway.callers.identify(call.claim)
         return principal is not None and principal.id == call.principal.id
 
     def _at(self, offset: int) -> str:

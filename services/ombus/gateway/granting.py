@@ -39,7 +39,6 @@ from ombus.operator.granting import (
 from ombus.operator.sharing import ScopeSharing
 
 NAMES: Final = frozenset(route.name for route in SHARING)
-FOLD_SECONDS: Final = 10.0
 MAX_DECISIONS: Final = 1_000
 
 Found = TypeVar("Found")
@@ -101,7 +100,7 @@ class Granting:
             entry_id=said.entry_id,
             leaf=said.leaf,
         )
-        await self._host.caught_up(call.key, FOLD_SECONDS)
+        await self._host.caught_up(call.key)
         desk = self._host.desk
         try:
             return await self._call(lambda: carry_out(desk, self._opened(), call.key, wanted))

@@ -28,6 +28,8 @@ from ombus.wiring import Engine, Reading, SystemClock
 
 FIRST_PAUSE_S: Final = 0.001
 MAX_PAUSE_S: Final = 0.02
+FOLD_SECONDS: Final = 10.0
+"""A request waits no longer for the fold, unless it says so."""
 
 Result = TypeVar("Result")
 
@@ -128,7 +130,7 @@ class Host:
             return self.engine.folded(partition)
         return await self.call(lambda: self.engine.folded(partition))
 
-    async def until_folded(self, position: Position, seconds: float) -> None:
+    async def until_folded(self, position: Position, seconds: float = FOLD_SECONDS) -> None:
         """Return once ``position`` is folded.
 
         Raises:
@@ -144,7 +146,7 @@ class Host:
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_S)
 
-    async def caught_up(self, key: bytes, seconds: float) -> Position:
+    async def caught_up(self, key: bytes) -> Position:
         """Return the last position of the session's partition once it is folded.
 
         Raises:
@@ -154,7 +156,7 @@ class Host:
         partition = log.partition_of(key)
         end = await self.call(lambda: log.end(partition))
         last = Position(log.incarnation, partition, end - 1)
-        await self.until_folded(last, seconds)
+        await self.until_folded(last)
         return last
 
     def position_of(self, text: str, key: bytes) -> Position:

@@ -138,7 +138,7 @@ async def embedded(
         tenant_burst=n_any,
     )
     gateway = await asyncio.to_thread(_open, said, limits)
-    gateway.trusts_callers()
+    gateway.callers.trust()
     gateway.host.start()
     async with Client(transport=InProcess(gateway)) as client:
         yield client

@@ -15,8 +15,6 @@ from ombus.operator.desk import Desk
 from ombus.operator.lookup import Lens
 from ombus.operator.scoping import BadScope, Command, ScopeFull, ScopeIdTaken, ScopeOvertaken
 
-FOLD_SECONDS = 10.0
-
 
 async def command(host: Host, call: Call) -> scope_api.ScopeAnswer:
     """Carry out the command of the route; folded once this returns.
@@ -25,11 +23,11 @@ async def command(host: Host, call: Call) -> scope_api.ScopeAnswer:
         ApiError: ``bad_request``, ``conflict``, ``scope_refused``, ``scope_limit`` or ``behind``.
     """
     wanted, leaf = _command(call)
-    await host.caught_up(call.key, FOLD_SECONDS)
+    await host.caught_up(call.key)
     try:
         asked = await host.call(lambda: scoping.ask(host.desk, call.key, wanted, leaf))
         if asked.position is not None:
-            await host.until_folded(asked.position, FOLD_SECONDS)
+            await host.until_folded(asked.position)
         return await host.call(lambda: scoping.answer(host.desk, call.key, asked))
     except ScopeIdTaken as error:
         raise ApiError("conflict", str(error)) from error

@@ -32,7 +32,6 @@ from ombus.operator.invalidating import MAX_IDS
 from ombus.operator.lookup import looking
 
 PAGE: Final = 200
-FACT_SECONDS: Final = 10.0
 
 IsEnd = Callable[[Entry], bool]
 
@@ -124,7 +123,7 @@ async def invalidate(host: Host, call: Call) -> api.InvalidationAnswer:
         raise ApiError("bad_request", f"ids holds 1 to {MAX_IDS:,} ids")
     body = invalidating.body_of(said.ids, said.reason, hold=said.hold)
     asked = await _ask(host, call, body, said.id, None)
-    await host.until_folded(asked.position, FACT_SECONDS)
+    await host.until_folded(asked.position)
     return await host.call(
         lambda: invalidating.settle(host.desk, call.key, asked.id, asked.position)
     )
@@ -134,7 +133,7 @@ async def _fact(
     host: Host, call: Call, body: JsonObject, entry_id: str | None, leaf: str | None
 ) -> api.FactAnswer:
     asked = await _ask(host, call, body, entry_id, leaf)
-    await host.until_folded(asked.position, FACT_SECONDS)
+    await host.until_folded(asked.position)
     return api.FactAnswer(session=_name(call), id=asked.id, position=str(asked.position))
 
 
@@ -146,7 +145,7 @@ async def _ask(
         not is_entry_id(entry_id) or entry_id.startswith(WORKER_ID_PREFIX)
     ):
         raise ApiError("bad_request", "id is no entry id")
-    await host.caught_up(call.key, FACT_SECONDS)
+    await host.caught_up(call.key)
     return await host.call(lambda: _asked(host.desk, call, body, entry_id, leaf))
 
 
@@ -185,7 +184,7 @@ async def _answer(
             entry = _entry(record) if record.key == call.key else None
             if entry is not None and is_end(entry):
                 position = Position(log.incarnation, partition, record.offset)
-                await host.until_folded(position, FACT_SECONDS)
+                await host.until_folded(position)
                 return entry, position
         if page:
             continue
