@@ -5,7 +5,7 @@ from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory.redact import redact
 from ombus_streams.runtime.limits import join, measure, page_limit, truncate
 
-from tests.conformance.cases import Result, UnknownOp, number_of, secrets_of, strings_of
+from tests.conformance.cases import UNDEFINED, Result, UnknownOp, number_of, secrets_of, strings_of
 
 
 def run(case: JsonObject) -> Result:
@@ -13,7 +13,7 @@ def run(case: JsonObject) -> Result:
     label = str(case.get("label"))
     match case["op"]:
         case "measure":
-            return measure(case["value"], _max_bytes(case), label)
+            return measure(case.get("value", UNSET), _max_bytes(case), label)
         case "join":
             return join(strings_of(case["parts"]), _max_bytes(case), label)
         case "truncate":
@@ -21,6 +21,8 @@ def run(case: JsonObject) -> Result:
         case "page_limit":
             return page_limit(case.get("limit", UNSET))
         case "redact":
+            if "value" not in case:
+                return UNDEFINED
             return redact(case["value"], secrets_of(case["secrets"]))
         case op:
             raise UnknownOp(op)

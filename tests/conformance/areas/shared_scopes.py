@@ -8,7 +8,7 @@ from ombus_streams.memory.context import blocks
 from ombus_streams.memory.recall import NotRecalled, Revoked, recall, recall_json
 
 from tests.conformance.areas.context_blocks import blocks_json, reference_options
-from tests.conformance.cases import Result, UnknownOp, entries_of, ids, strings_of
+from tests.conformance.cases import Result, UnknownOp, entries_of, ids, secrets_of, strings_of
 
 
 def run(case: JsonObject) -> Result:
@@ -30,7 +30,15 @@ def run(case: JsonObject) -> Result:
                 "entries": ids(merged.entries),
             }
         case "shared_recall":
-            recalled = recall(local, str(case["id"]), shared=shared.merge(resolved))
+            said = case.get("options")
+            invalidated = said.get("invalidatedIds") if isinstance(said, dict) else None
+            recalled = recall(
+                local,
+                str(case["id"]),
+                secrets_of(case.get("secrets")),
+                frozenset(strings_of(invalidated)),
+                shared.merge(resolved),
+            )
             answer = recall_json(recalled)
             if isinstance(recalled, NotRecalled | Revoked):
                 del answer["text"]
