@@ -338,3 +338,22 @@ def test_limits_are_read_from_the_hosts_options() -> None:
     limits = limits_of({"maxWorkerTurns": 64, "maxWorkerToolCallsPerTurn": None})
 
     assert (limits.max_turns, limits.max_tool_calls_per_turn) == (64, 32)
+
+
+@pytest.mark.parametrize(("options", "n_turns"), [({}, 1), ({"maxWorkerTurns": 2}, 2)])
+def test_the_setting_bounds_the_turns_of_a_run_unless_the_host_does(
+    options: JsonObject, n_turns: int
+) -> None:
+    fact = call("record_observation", content="Uses pnpm", sourceEntryIds=["e1"])
+    observer = Scripted([[fact], [fact], [fact]])
+    settings = resolve_settings(None, {"agentMaxTurns": 1})
+    flush = MemoryFlush(
+        talk(),
+        {"observation": Worker(provider=observer, model="m")},
+        lambda: settings,
+        now=lambda: AT,
+        limits=limits_of(options),
+    )
+
+    assert run(flush).observations == n_turns
+    assert len(observer.requests) == n_turns

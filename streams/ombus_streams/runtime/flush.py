@@ -156,7 +156,7 @@ class MemoryFlush:
                 active(ledger),
                 self._now(),
                 self._session.session_id,
-                self._limits,
+                self._limits_for(settings),
                 self._secrets,
                 _instruction(settings.observation),
                 prompt=self._prompt,
@@ -190,7 +190,7 @@ class MemoryFlush:
             self._provider("reflection", settings.reflection),
             uncovered,
             self._session.session_id,
-            self._limits,
+            self._limits_for(settings),
             self._secrets,
             _instruction(settings.reflection),
             prompt=self._prompt,
@@ -228,7 +228,7 @@ class MemoryFlush:
                 pool,
                 target,
                 self._session.session_id,
-                self._limits,
+                self._limits_for(settings),
                 project(self._session.entries()).reflections,
                 self._secrets,
                 _instruction(settings.dropper),
@@ -258,6 +258,12 @@ class MemoryFlush:
                 "refs": fresh,
             }
             self._session.append(data, _anchor(entries))
+
+    def _limits_for(self, settings: MemorySettings) -> WorkerLimits:
+        """Return the limits of a run: ``agentMaxTurns`` holds where the host bounds no turns."""
+        if self._limits.max_turns != WorkerLimits().max_turns:
+            return self._limits
+        return msgspec.structs.replace(self._limits, max_turns=settings.agent_max_turns)
 
     def _provider(self, stage: Stage, settings: WorkerSettings) -> ModelProvider:
         worker = self._workers.get(stage, Worker())
