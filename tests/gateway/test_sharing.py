@@ -6,6 +6,7 @@ Sizes are those of a default run; ``OMBUS_TEST_GATEWAY_PAIRS`` makes the pairs f
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -16,9 +17,12 @@ pytest.importorskip("faust", reason="the Kafka engine needs the extra kafka")
 from ombus.gateway.peers import PRINCIPAL, SIGNATURE, Peers
 from ombus.gateway.problems import UNTOUCHED
 from ombus.gateway.tokens import Principal
+from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.runtime.ports import Draft
 
 from tests.gateway.serving import MAX_WAIT_S
 from tests.gateway.sharing import Shared, sessions_by_owner, sharing
+from tests.kafka.transactions import transact
 from tests.kafka.world import Place, make_place
 from tests.support.brokers import Service
 
@@ -87,6 +91,25 @@ def test_ids_count_once_whichever_gateway_they_come_through(both: list[Shared]) 
         entry = {"id": "e1", "role": "user", "content": "hello"}
         said = [each.post(f"{session}/entries", {"entries": [entry]}).json() for each in both]
         assert [each["results"][0]["status"] for each in said] == ["appended", "duplicate"]
+
+
+def test_partitions_that_end_in_a_marker_take_appends_and_are_read_as_all_others(
+    both: list[Shared], place: Place
+) -> None:
+    sessions = sessions_by_owner(both, "marked")
+    strange = [Draft(key=b"local/strange-%d" % n, value=b"{}", headers=()) for n in range(20)]
+    with closing(KafkaLog(place.connection, place.topic)) as log:
+        assert {log.partition_of(draft.key) for draft in strange} == set(range(log.partitions))
+        transact(place.connection, log, strange)
+    for each in both:
+        assert each.http.get("/ready").status_code == 200
+        for session in sessions.values():
+            # Before it is said what there is not, the fold must be as far as the log.
+            assert each.get(f"{session}/context").status_code == 404
+    for each in both:
+        for session in sessions.values():
+            each.append(f"{session}-of-{each.instance}", "hello")
+            assert each.get(f"{session}-of-{each.instance}/context").status_code == 200
 
 
 def test_an_expected_leaf_is_lost_whichever_gateway_it_comes_through(both: list[Shared]) -> None:

@@ -36,6 +36,7 @@ from ombus_streams.runtime.errors import Closed, LimitExceeded
 from ombus_streams.runtime.pages import pages
 from ombus_streams.runtime.ports import Draft
 
+from tests.kafka.admin import delete_before
 from tests.kafka.conftest import OpenLog, WallClock
 from tests.kafka.logs import declared
 from tests.kafka.transactions import transact
@@ -138,7 +139,7 @@ def test_markers_of_transactions_are_no_records_and_hold_no_reader_up(
     transact(connection, log, [draft(b"2")])
     log.append([draft(b"4")])
     transact(connection, log, [draft(b"5")], is_aborted=True)
-    assert log.end(partition) == 7
+    assert log.end(partition) == log.bounds()[partition][1] == 6
     for n_records in (1, 2, 3, 1_000):
         found = [each.offset for page in pages(log, partition, 0, 7, n_records) for each in page]
         assert found == [0, 1, 2, 4, 5]  # 3 and 6 are markers.
@@ -147,6 +148,35 @@ def test_markers_of_transactions_are_no_records_and_hold_no_reader_up(
     assert [each.value for each in log.of_key(b"t/s")] == [b"1", b"2", b"4", b"5"]
     log.append([draft(b"7")])
     assert [each.offset for each in log.read(partition, 6, 10)] == [7]
+
+
+def test_a_log_ends_behind_its_last_record_whatever_lies_beyond(
+    log: KafkaLog, connection: Connection, open_log: OpenLog
+) -> None:
+    partition = log.partition_of(b"t/s")
+    other = next(b"t/%d" % n for n in range(99) if log.partition_of(b"t/%d" % n) != partition)
+    transact(connection, log, [draft(b"1"), Draft(key=other, value=b"1", headers=())], n_at_once=10)
+    for each in (log, open_log(log.topic)):
+        bounds = each.bounds()
+        assert bounds.pop(partition) == bounds.pop(log.partition_of(other)) == (0, 11)
+        assert [*bounds.values()] == [(0, 1)]
+        assert (each.start(partition), each.end(partition)) == (0, 11)
+    (position,) = log.append([draft(b"2")])
+    assert position.offset == 21
+    assert open_log(log.topic).end(partition) == log.end(partition) == 22
+
+
+def test_a_partition_whose_records_were_all_deleted_ends_where_it_starts(
+    log: KafkaLog, connection: Connection, open_log: OpenLog
+) -> None:
+    partition = log.partition_of(b"t/s")
+    transact(connection, log, [draft(b"1")])
+    assert log.end(partition) == 2
+    asks_first = [open_log(log.topic), open_log(log.topic)]
+    for offset in (2, 3):  # First the marker is left, then nothing.
+        delete_before(connection, log.topic, {partition: offset})
+        for each in (log, asks_first.pop()):
+            assert each.bounds()[partition] == (offset, offset)
 
 
 def test_what_lies_from_one_offset_to_another_ends_there_whatever_is_missing_between(

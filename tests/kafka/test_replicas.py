@@ -15,6 +15,7 @@ from ombus_streams.runtime.errors import NotServed
 
 from tests.kafka.rocks import small_memory
 from tests.kafka.traffic import drafts_of, traffic
+from tests.kafka.transactions import transact
 from tests.kafka.world import Place, append_all, embedded_rows, make_place, rows_in
 from tests.support.brokers import Service
 
@@ -75,3 +76,12 @@ def test_a_replica_that_is_behind_says_how_far_it_is_and_goes_on_from_there(
         reached.append(caught.value.folded.offset)
     assert reached == [MAX_BATCH, 2 * MAX_BATCH]
     assert replicas.reach_end(0) == end == replicas.folded(0)
+
+
+def test_a_replica_is_at_the_end_before_a_marker_whoever_wrote_it(
+    place: Place, log: KafkaLog, state: RocksState
+) -> None:
+    replicas = Replicas(log, state)
+    transact(place.connection, log, drafts_of(traffic(40, 6)))
+    for partition in range(2):
+        assert replicas.reach_end(partition) == replicas.folded(partition) == log.end(partition)

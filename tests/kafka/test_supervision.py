@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,12 @@ from ombus_schemas.supervision import (
 )
 from ombus_schemas.topics import SUPERVISION, TOPIC_BY_NAME, Topic
 from ombus_streams.engine.kafka.connection import Connection
+from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.runtime.ports import Draft
 
 from tests.gateway.sharing import sharing
 from tests.kafka.conftest import Apply
+from tests.kafka.transactions import transact
 from tests.kafka.world import make_place
 from tests.supervision.telling import entry_of
 from tests.support.brokers import Service
@@ -145,6 +148,22 @@ def test_whoever_decides_a_delegation_ends_once_and_answers_everywhere(
         until(lambda: asked.tree(KEY) == tree, "another machine folds the same")
         assert [asked.get(KEY, id) for id in (*ids, fourth)] == answers
         assert asked.summary(KEY) == summary
+
+
+def test_whoever_decides_is_ready_and_decides_though_every_partition_ends_in_a_marker(
+    settings: ProcessSettings, connection: Connection, topic: Topic, apply: Apply
+) -> None:
+    apply([topic])
+    with closing(KafkaLog(connection, topic.name)) as log:
+        strange = [Draft(key=b"local/%d" % n, value=b"{}", headers=()) for n in range(12)]
+        assert {log.partition_of(draft.key) for draft in strange} == set(range(log.partitions))
+        transact(connection, log, strange)
+    deciding = Deciding(settings, connection, topic.name, "one")
+    until(lambda: deciding.is_ready, "it decides")
+    with delegating(settings, connection, topic, "gateway") as asked:
+        id = ask(asked, 1)
+        until(lambda: asked.get(KEY, id).state == "admitted", "it is admitted")
+    deciding.stop()
 
 
 def test_a_gateway_on_kafka_delegates_and_waits(

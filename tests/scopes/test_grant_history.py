@@ -11,9 +11,14 @@ import pytest
 pytest.importorskip("aiokafka", reason="grants of a fleet are on Kafka")
 pytest.importorskip("redis", reason="the cache needs the extra redis")
 
+from ombus_schemas.ids import session_key
+from ombus_streams.runtime.ports import Draft
 from ombus_streams.runtime.shared_reads import SharedReads
 
+from tests.kafka.transactions import transact
+from tests.kafka.world import until
 from tests.scopes.disturbance import Disturber
+from tests.scopes.fleet import TENANT
 from tests.scopes.servers import Pair
 from tests.scopes.stand import BoundlessReads, CachedReads, Stand
 from tests.scopes.traffic import Traffic
@@ -47,6 +52,25 @@ def test_nothing_is_served_after_an_acknowledged_revocation(
     assert verdict.denied == ()
     assert verdict.n_counted
     assert verdict.n_granted
+
+
+def test_a_shared_read_is_served_where_the_grants_end_in_a_marker(
+    tmp_path: Path, kafka: Service, redis: Service
+) -> None:
+    stand = Stand(tmp_path, kafka.address, redis.address, n_owners=1, n_readers=1, n_granters=1)
+    strange = Draft(key=session_key(TENANT, "o0"), value=b"{}", headers=())
+    try:
+        with stand.seats[0].open() as read:
+            for n_times in range(2):
+                stand.change("grant", "o0", "r0")
+                transact(stand.kafka, stand.log, [strange])
+                until(lambda: read("r0", "o0").reason is None, 30, "it is served")
+                stand.change("revoke", "o0", "r0")
+                transact(stand.kafka, stand.log, [strange], is_aborted=True)
+                assert read("r0", "o0").seen == frozenset(), n_times
+                until(lambda: read("r0", "o0").reason == "not_granted", 30, "it is denied")
+    finally:
+        stand.close()
 
 
 @pytest.mark.parametrize("mutated", [CachedReads, BoundlessReads])

@@ -18,8 +18,10 @@ from ombus_streams.engine.kafka import topics
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.redis.connection import RedisConnection
 from ombus_streams.engine.redis.maps import RedisMaps
+from ombus_streams.runtime.ports import Draft
 
 from tests.kafka.logs import declared
+from tests.kafka.transactions import transact
 from tests.kafka.world import make_place
 from tests.scopes.fleet import SCOPE, Owner, SystemClock, sharing
 from tests.support.brokers import Service
@@ -41,8 +43,9 @@ def test_a_backup_holds_the_grants(tmp_path: Path) -> None:
         assert grants_of(shares, KEY).granted == {SCOPE: ("writer",)}
 
 
+@pytest.mark.parametrize("ends_in_a_marker", [False, True])
 def test_a_granter_is_a_worker_that_is_ready_once_redis_holds_the_topic(
-    tmp_path: Path, kafka: Service, redis: Service
+    tmp_path: Path, kafka: Service, redis: Service, ends_in_a_marker: bool
 ) -> None:
     place, connection = make_place(kafka.address, tmp_path), RedisConnection(url=redis.address)
     grants = f"{place.topic}.grants"
@@ -51,6 +54,10 @@ def test_a_granter_is_a_worker_that_is_ready_once_redis_holds_the_topic(
     owner = Owner(log, "lead")
     owner.take()
     owner.grant("writer")
+    if ends_in_a_marker:
+        strange = [Draft(key=b"%d" % n, value=b"{}", headers=()) for n in range(12)]
+        assert {log.partition_of(draft.key) for draft in strange} == set(range(log.partitions))
+        transact(place.connection, log, strange)
     seen: list[WorkerStatus] = []
 
     async def run() -> None:

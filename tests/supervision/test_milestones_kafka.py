@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,8 @@ from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.runtime.deriver import Deriver
 from ombus_streams.runtime.ports import Draft
 
-from tests.kafka.world import Place, make_place
+from tests.kafka.transactions import transact
+from tests.kafka.world import Place, make_place, until
 from tests.supervision.children import call, delegation, first, result, spoken, told
 from tests.support.brokers import Service
 from tests.support.engine import ManualClock, MemoryLog, MemoryStore
@@ -132,3 +134,25 @@ def test_members_share_the_partitions_and_one_goes_on_where_another_stopped(plac
     finally:
         log.close()
         events.close()
+
+
+def test_a_member_is_ready_where_every_partition_ends_in_a_marker(place: Place) -> None:
+    said = drafts(transcripts())
+
+    async def run(log: KafkaLog) -> None:
+        stop, state = asyncio.Event(), RocksState(Path(place.folder) / "one")
+        member = MilestonesWorker(
+            "one", place.connection, log, log, state, group_prefix=place.topic
+        )
+        running = asyncio.create_task(member.run(stop))
+        try:
+            await asyncio.to_thread(until, lambda: member.status().is_ready, WAIT_S, "it is ready")
+        finally:
+            stop.set()
+            await running
+            state.close()
+
+    with closing(KafkaLog(place.connection, place.topic)) as log:
+        assert {log.partition_of(draft.key) for draft in said} == set(range(log.partitions))
+        transact(place.connection, log, said)
+        asyncio.run(run(log))

@@ -42,7 +42,7 @@ class Granter:
         tick: timedelta = TICK,
     ) -> None:
         self._instance, self._maps, self._tick = instance, maps, tick
-        self._incarnation = log.incarnation
+        self._log, self._incarnation = log, log.incarnation
         self._tail = GrantTail(connection, log.partitions, log.topic)
         self._folds = {each: PartitionGrants() for each in range(log.partitions)}
         self._ends: dict[int, int] = {}
@@ -100,7 +100,7 @@ class Granter:
 
     async def _compare(self) -> None:
         """Note which partitions are not in Redis as they were folded, whoever changed that."""
-        self._ends = await self._tail.ends()
+        self._ends = await asyncio.to_thread(self._ends_now)
         if not self._caught_up_to:
             self._caught_up_to = dict(self._ends)
         for partition, fold in self._folds.items():
@@ -110,6 +110,9 @@ class Granter:
         moved = await asyncio.to_thread(self._moved)
         self.n_repaired += len(moved - self._stale)
         self._stale |= moved
+
+    def _ends_now(self) -> dict[int, int]:
+        return {partition: end for partition, (_, end) in self._log.bounds().items()}
 
     def _moved(self) -> set[int]:
         found: set[int] = set()
@@ -141,7 +144,7 @@ class Granter:
         """
         fold = self._folds[partition]
         held = await asyncio.to_thread(self._maps.held, self._incarnation, partition)
-        end = (await self._tail.ends())[partition]
+        end = await asyncio.to_thread(self._log.end, partition)
         if held is not None and held.next_offset > end and fold.next_offset == end:
             _log.error("granter.maps_beyond_the_log", partition=partition)
             write = partial(self._maps.publish, overrules=True)

@@ -43,7 +43,7 @@ class GrantLog(Protocol):
     def partition_of(self, key: bytes) -> int: ...
 
     def end(self, partition: int) -> int:
-        """Return the offset the next record will get, asked from the log after the call began."""
+        """Return where the records end, asked from the log after the call began."""
         ...
 
 

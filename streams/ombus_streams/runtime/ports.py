@@ -88,7 +88,10 @@ class EntryLog(Protocol):
         ...
 
     def end(self, partition: int) -> int:
-        """Return the offset the next record will get."""
+        """Return where the records end: one past the last; what comes next lies there or beyond.
+
+        A fold that has every record stands here.
+        """
         ...
 
     def of_key(self, key: bytes, before: int | None = None) -> Iterator[LogRecord]:

@@ -19,13 +19,16 @@ from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.kafka.background import Background
 from ombus_streams.engine.kafka.broker_errors import broker_error
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.ends import Ends
 from ombus_streams.engine.kafka.leniency import tolerate_header_names
 from ombus_streams.engine.kafka.log import KafkaLog
+from ombus_streams.engine.kafka.readers import lone_consumer
 from ombus_streams.engine.kafka.records import KafkaRecord, log_record
 from ombus_streams.runtime.errors import Closed
 from ombus_streams.runtime.ports import LogRecord
 
-Ends = Future[dict[TopicPartition, int]]
+Answer = Future[dict[int, int]]
+"""The ends by partition."""
 
 END_WITHIN: Final = timedelta(seconds=2)
 """How long a read waits for the broker; then it is denied."""
@@ -37,18 +40,18 @@ class GrantEnds:
     def __init__(self, connection: Connection, log: KafkaLog) -> None:
         self.incarnation, self._log = log.incarnation, log
         self._connection, self._name = connection, f"the end of {log.topic}"
-        self._places = [TopicPartition(log.topic, each) for each in range(log.partitions)]
+        self._ends = Ends(log.topic)
         self._background = Background(self._name)
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = threading.Lock()
-        self._next: Ends | None = None
+        self._next: Answer | None = None
         self._loop, self._asked = self._background.run(self._start())
 
     def partition_of(self, key: bytes) -> int:
         return self._log.partition_of(key)
 
     def end(self, partition: int) -> int:
-        """Return the offset the next record will get, as the leader said after this was called.
+        """Return where the records end, as the leader said after this was called.
 
         Raises:
             BrokerError: it did not say so in time.
@@ -61,7 +64,7 @@ class GrantEnds:
                 self._loop.call_soon_threadsafe(self._asked.set)
             asked = self._next
         try:
-            return asked.result(END_WITHIN.total_seconds())[self._places[partition]]
+            return asked.result(END_WITHIN.total_seconds())[partition]
         except (KafkaError, OSError, TimeoutError) as error:
             raise broker_error(self._name, error) from error
 
@@ -86,24 +89,15 @@ class GrantEnds:
             if waiting is None:
                 continue
             try:
-                consumer = self._consumer or await self._connected()
-                waiting.set_result(await consumer.end_offsets(self._places))
+                if self._consumer is None:
+                    self._consumer = await lone_consumer(self._connection)
+                async with asyncio.timeout(END_WITHIN.total_seconds()):
+                    partitions = range(self._log.partitions)
+                    waiting.set_result(await self._ends.ask(self._consumer, partitions))
             except Exception as error:
                 # Each caller gets it as the error it is; the next one starts afresh.
                 waiting.set_exception(error)
                 await self._close_consumer()
-
-    async def _connected(self) -> AIOKafkaConsumer:
-        consumer = AIOKafkaConsumer(
-            **client_options(self._connection), group_id=None, enable_auto_commit=False
-        )
-        try:
-            await consumer.start()
-        except BaseException:
-            await consumer.stop()
-            raise
-        self._consumer = consumer
-        return consumer
 
     async def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -143,20 +137,6 @@ class GrantTail:
             ]
             for place, records in found.items()
         }
-
-    async def ends(self) -> dict[int, int]:
-        """Return where each partition ends now.
-
-        Raises:
-            BrokerError: see ``records``.
-        """
-        try:
-            consumer = self._consumer or await self._start()
-            ends = await consumer.end_offsets(self._places)
-        except (KafkaError, OSError, TimeoutError) as error:
-            await self.close()
-            raise broker_error(self._name, error) from error
-        return {place.partition: end for place, end in ends.items()}
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None

@@ -110,10 +110,10 @@ class KafkaLog:
         return self._call(self._readers.read(partition, offset, max_records))
 
     def start(self, partition: int) -> int:
-        return self._call(self._readers.bounds([partition]))[partition][0]
+        return self._call(self._readers.starts([partition]))[partition]
 
     def end(self, partition: int) -> int:
-        return self._call(self._readers.bounds([partition]))[partition][1]
+        return self._call(self._readers.ends([partition]))[partition]
 
     def offset_at(self, partition: int, since_ms: int) -> int:
         """Return the offset of the first record that the broker took at ``since_ms`` or later."""
@@ -196,6 +196,7 @@ class KafkaLog:
         for batch in _batches(records):
             first = await self._appender.append(partition, batch)
             found += (Appended(first.offset + n, first.at_ms) for n in range(len(batch)))
+            self._readers.note(partition, first.offset + len(batch))
         return found
 
     def _clamped(self, drafts: Sequence[Draft]) -> list[int | None]:
@@ -217,20 +218,10 @@ class KafkaLog:
         """Return the time of the newest replayed record of a partition, 0 if there is none."""
         known = self._last_ms.get(partition)
         if known is None:
-            last = self._newest(partition)
-            known = last.at_ms if last is not None and last.offset > 0 else 0
+            last = self.read(partition, max(self.end(partition) - 1, 0), 1)
+            known = last[0].at_ms if last and last[0].offset > 0 else 0
             self._last_ms[partition] = known
         return known
-
-    def _newest(self, partition: int) -> LogRecord | None:
-        start, end = self._call(self._readers.bounds([partition]))[partition]
-        offset, n_records = end, 1
-        while offset > start:
-            offset = max(start, end - n_records)
-            if records := self.read(partition, offset, n_records):
-                return records[-1]
-            n_records *= 2  # Nothing but markers so far.
-        return None
 
     def _call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         try:

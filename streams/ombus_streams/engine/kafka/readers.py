@@ -15,6 +15,7 @@ from aiokafka import errors as kafka_errors
 from ombus_schemas.limits import MAX_RECORD_BYTES
 
 from ombus_streams.engine.kafka.connection import Connection, client_options
+from ombus_streams.engine.kafka.ends import Ends
 from ombus_streams.engine.kafka.unpacking import to_log_records, unpack_to_log_records
 from ombus_streams.runtime.ports import LogRecord
 
@@ -29,8 +30,8 @@ class Readers:
     """Reads one topic. Lives on one event loop."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
-        unpack_to_log_records()
         self._connection, self._topic = connection, topic
+        self._ends = Ends(topic)
         self._idle: list[_Reader] = []
         self._slots = asyncio.Semaphore(MAX_READERS)
         self._n_open = 0
@@ -38,12 +39,31 @@ class Readers:
     async def read(self, partition: int, offset: int, max_records: int) -> list[LogRecord]:
         """Return the records from ``offset`` on, up to the end as it is now."""
         async with self._lent(partition, offset) as reader:
-            return await reader.read(partition, offset, max_records)
+            found = await reader.read(partition, offset, max_records)
+        if found:
+            self.note(partition, found[-1].offset + 1)
+        return found
+
+    def note(self, partition: int, end: int) -> None:
+        """Take note that a record lies right below ``end``."""
+        self._ends.note(partition, end)
+
+    async def starts(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the first offset kept, per partition."""
+        async with self._lent(_ANY, _ANY) as reader:
+            return await reader.starts(partitions)
+
+    async def ends(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return where the records end, per partition."""
+        async with self._lent(_ANY, _ANY) as reader:
+            return await reader.ends(self._ends, partitions)
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset kept and the next offset to be given, per partition."""
+        """Return the first offset kept and where the records end, per partition."""
         async with self._lent(_ANY, _ANY) as reader:
-            return await reader.bounds(partitions)
+            starts = await reader.starts(partitions)
+            ends = await reader.ends(self._ends, partitions)
+        return {each: (starts[each], max(starts[each], ends[each])) for each in partitions}
 
     async def offset_at(self, partition: int, since_ms: int) -> int:
         """Return the first offset of that time or later: the end, if there is none."""
@@ -77,8 +97,32 @@ class Readers:
                 self._idle.remove(reader)
                 return reader
         if self._idle and (partition == _ANY or self._n_open == MAX_READERS):
-            return self._idle.pop(0)
+            # First one that nobody goes on with.
+            found = min(self._idle, key=lambda each: each.place is not None)
+            self._idle.remove(found)
+            return found
         return None
+
+
+async def lone_consumer(connection: Connection) -> AIOKafkaConsumer:
+    """Return a consumer without a group, started, that stands where it is put."""
+    unpack_to_log_records()
+    consumer = AIOKafkaConsumer(
+        **client_options(connection),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        fetch_max_bytes=_FETCH_BYTES,
+        fetch_max_wait_ms=100,
+        value_deserializer=to_log_records,
+    )
+    try:
+        await consumer.start()
+    except BaseException:
+        await consumer.stop()
+        raise
+    return consumer
 
 
 class _Reader:
@@ -91,22 +135,7 @@ class _Reader:
 
     @classmethod
     async def started(cls, connection: Connection, topic: str) -> "_Reader":
-        consumer = AIOKafkaConsumer(
-            **client_options(connection),
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-            fetch_max_bytes=_FETCH_BYTES,
-            fetch_max_wait_ms=100,
-            value_deserializer=to_log_records,
-        )
-        try:
-            await consumer.start()
-        except BaseException:
-            await consumer.stop()
-            raise
-        return cls(consumer, topic)
+        return cls(await lone_consumer(connection), topic)
 
     async def stop(self) -> None:
         await self._consumer.stop()
@@ -136,11 +165,14 @@ class _Reader:
         self.place = (partition, found[-1].offset + 1 if found else offset)
         return found
 
-    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+    async def starts(self, partitions: Sequence[int]) -> dict[int, int]:
         places = [TopicPartition(self._topic, partition) for partition in partitions]
         starts = await self._consumer.beginning_offsets(places)
-        ends = await self._consumer.end_offsets(places)
-        return {each.partition: (starts[each], ends[each]) for each in places}
+        return {each.partition: starts[each] for each in places}
+
+    async def ends(self, ends: Ends, partitions: Sequence[int]) -> dict[int, int]:
+        self.place = None
+        return await ends.ask(self._consumer, partitions)
 
     async def offset_at(self, partition: int, since_ms: int) -> int:
         where = TopicPartition(self._topic, partition)
