@@ -10,7 +10,6 @@ from ombus_schemas.jsontext import JsonObject
 
 from ombus.importers import format_named
 from ombus.importers.canonical import Item
-from ombus.importers.detect import FORMATS, FormatName
 from ombus.importers.forked import ancestor_of
 from ombus.importers.growing import GrowingTranscript
 from ombus.importers.index import NO_ROW, Index
@@ -37,8 +36,7 @@ class Follower:
         self._source: IO[bytes] = file
         self._tenant = tenant
         self._origin = Path(position.origin)
-        name: FormatName = next(each for each in FORMATS if each == position.format)
-        self._name = name
+        self._name = name = position.format
         self._next, self._number = 0, position.base + 1
         self._copied_facts: JsonObject | None = None
         above = ancestor_of(Path(position.path)) if name == "pi" else None

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from ombus.importers.detect import FormatName
+
 FILE: Final = "watch.db"
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS files(device INTEGER, inode INTEGER, origin TEXT, body BLOB,"
@@ -35,7 +37,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     origin: str
     """Where it was found first: a rotated file keeps its sessions under its new name."""
-    format: str | None = None
+    format: FormatName | None = None
     session: str | None = None
     """The file's first session, once it is known."""
     is_whole: bool = False

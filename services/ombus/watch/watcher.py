@@ -16,17 +16,15 @@ import structlog
 from ombus_schemas.ids import session_key
 from ombus_streams.runtime.errors import RuntimeFault
 
-from ombus.importers.canonical import Imported
-from ombus.importers.detect import FORMATS, FormatName
-from ombus.importers.growing import GrowingTranscript
-from ombus.importers.transcript import fit
 from ombus.operator.desk import Desk
 from ombus.operator.errors import Unanswered
 from ombus.operator.intake import Taker, import_file
-from ombus.watch.content import Content, content_of, fingerprint, first_line, last_line_end
+from ombus.watch.content import content_of
 from ombus.watch.follower import Follower
 from ombus.watch.positions import FileId, Position, Positions
 from ombus.watch.scan import Found, found_under, origin_of
+from ombus.watch.succession import as_content, at_end, still_holds, succeeding
+from ombus.watch.telling import log_read, tell_rows
 
 _SOON_S: Final = 0.2
 MAX_OPEN: Final = 64
@@ -164,17 +162,7 @@ class Watcher:
     def _leave_out(self, found: Found) -> None:
         try:
             with open(found.path, "rb") as file:
-                end, line = last_line_end(file)
-                position = Position(
-                    path=found.path,
-                    origin=origin_of(found.path),
-                    offset=end,
-                    line=line,
-                    start=end,
-                    changed_ns=found.changed_ns,
-                    fingerprint=fingerprint(file, end),
-                    first=first_line(file),
-                )
+                position = at_end(found, file)
         except OSError as error:
             _log.warning("file.failed", path=found.path, error=str(error))
             return
@@ -189,7 +177,7 @@ class Watcher:
         try:
             with open(found.path, "rb") as file:
                 for _, position in self._positions.of_origin(origin_of(found.path)):
-                    if position.offset and self._is_same(file, found, position):
+                    if position.offset and still_holds(file, found, position):
                         copied = msgspec.structs.replace(position, path=found.path)
                         self._put(found.file, copied)
                         return
@@ -225,7 +213,7 @@ class Watcher:
                 seen.is_ignored = not seen.is_waiting
                 result.is_pending = result.is_pending or seen.is_waiting
                 return
-        elif self._is_cut(follower, found):
+        elif not still_holds(follower.file, found, follower.position):
             self._finish(found.file, follower, result)
             seen.is_waiting = True
             self._look(found, result)
@@ -246,18 +234,18 @@ class Watcher:
     ) -> Follower | None:
         """Return who follows a file from now on, ``None`` if there is nothing to follow yet."""
         try:
-            is_same = position is None or self._is_same(file, found, position)
+            is_same = position is None or still_holds(file, found, position)
             if position is not None and not is_same and position.path != found.path:
                 # Another file has got the number of one that is gone.
                 self._positions.forget(found.file)
                 position = None
             if position is not None and not is_same:
                 _log.info("file.truncated", path=found.path, offset=position.offset)
-                position = self._succeeding(found, file, position)
+                position = succeeding(found, file, position)
             elif position is None:
-                position = self._succeeding(found, file, self._predecessor(found, result))
+                position = succeeding(found, file, self._predecessor(found, result))
             elif position.format is None:
-                position = _as_content(position, content_of(file))
+                position = as_content(position, content_of(file))
             if position is None:
                 file.close()
                 return None
@@ -275,16 +263,6 @@ class Watcher:
         self._followers[found.file] = follower
         return follower
 
-    def _is_same(self, file: IO[bytes], found: Found, position: Position) -> bool:
-        if found.size < position.offset:
-            return False
-        return not position.fingerprint or (
-            fingerprint(file, position.offset) == position.fingerprint
-        )
-
-    def _is_cut(self, follower: Follower, found: Found) -> bool:
-        return not self._is_same(follower.file, found, follower.position)
-
     def _predecessor(self, found: Found, result: Round) -> Position | None:
         """Return what was followed under this path before, read to its end."""
         origin = origin_of(found.path)
@@ -298,46 +276,6 @@ class Watcher:
             position = follower.position
         return position
 
-    def _succeeding(
-        self, found: Found, file: IO[bytes], before: Position | None
-    ) -> Position | None:
-        """Return where to begin with a content that was never read."""
-        content = content_of(file)
-        if content is None and before is not None and before.format is not None:
-            name: FormatName = next(each for each in FORMATS if each == before.format)
-            content = content_of(file, name)
-        if content is None:
-            return None
-        fresh = Position(path=found.path, origin=origin_of(found.path))
-        if before is None:
-            return _as_content(fresh, content)
-        first = first_line(file)
-        fresh = msgspec.structs.replace(fresh, first=first, generation=before.generation + 1)
-        if content.is_whole or before.format is None or before.is_whole:
-            return _as_content(fresh, content)
-        is_ahead = content.session is not None and fit(content.session) != before.session
-        if is_ahead and content.session is not None:
-            return _as_content(fresh, content)
-        if first == before.first:
-            # Written anew from its beginning: what is the same is on the log.
-            return msgspec.structs.replace(
-                fresh,
-                format=before.format,
-                session=before.session,
-                base=before.base,
-                line=before.base + 1,
-                above=before.above,
-            )
-        return msgspec.structs.replace(
-            fresh,
-            format=before.format,
-            session=before.session,
-            base=before.line - 1,
-            line=before.line,
-            above=before.tip,
-            tip=before.tip,
-        )
-
     def _whole(self, found: Found, position: Position, result: Round) -> bool:
         """Read a document again if it changed and is complete; say whether that must wait."""
         if position.changed_ns == found.changed_ns:
@@ -347,7 +285,7 @@ class Watcher:
         for intake in import_file(self._desk, Path(found.path)):
             result.entries += intake.entries
             result.is_moved = result.is_moved or intake.entries > 0
-            self._tell(found.path, intake.session, intake.entries, intake.duplicates)
+            log_read(found.path, intake.session, intake.entries, intake.duplicates)
         self._put(
             found.file,
             msgspec.structs.replace(
@@ -359,8 +297,7 @@ class Watcher:
     def _finish(self, file: FileId, follower: Follower, result: Round) -> None:
         """Tell what waited of a content that is gone."""
         if follower.cut():
-            for transcript in follower.transcripts:
-                self._tell_rows(file, follower, transcript, result, is_quiet=True, is_cut=True)
+            self._tell(file, follower, result, is_quiet=True, is_cut=True)
         self._drop(file)
 
     def _vanished(self, file: FileId, result: Round) -> None:
@@ -376,88 +313,27 @@ class Watcher:
 
     def _advance(self, file: FileId, follower: Follower, result: Round, *, is_quiet: bool) -> None:
         follower.read(self._holds, is_quiet=is_quiet)
-        for transcript in follower.transcripts:
-            self._tell_rows(file, follower, transcript, result, is_quiet=is_quiet)
+        self._tell(file, follower, result, is_quiet=is_quiet)
         follower.remember()
 
-    def _tell_rows(
+    def _tell(
         self,
         file: FileId,
         follower: Follower,
-        transcript: GrowingTranscript,
         result: Round,
         *,
         is_quiet: bool,
         is_cut: bool = False,
     ) -> None:
-        """Append what is settled of a session, and move the position after each append."""
-        if transcript.next_row < 0:
-            return
-        session = transcript.session_id
-        key = session_key(transcript.tenant_id, session)
-        self._desk.catch_up([self._desk.engine.log.partition_of(key)])
-        is_main = transcript is follower.transcripts[0]
-        with Taker(self._desk, key, renames=True) as taker:
-            taker.renamed = follower.renamed_by_session.setdefault(session, {})
+        def put(position: Position) -> None:
+            self._put(file, position)
 
-            def acknowledge() -> None:
-                taker.send()
-                tip = taker.tip if is_main else None
-                moved = follower.told_of_the_cut(tip) if is_cut else follower.told(tip)
-                if moved != follower.position:
-                    self._put(file, moved)
-                    follower.position = moved
-
-            n_rows = 0
-            for items in follower.ready(
-                transcript, lambda _, entry_id: taker.holds(entry_id), is_quiet=is_quiet
-            ):
-                n_rows += 1
-                for item in items:
-                    if isinstance(item, Imported):
-                        taker.offer(item.entry, item.line)
-                    elif item.cause == "bad":
-                        _log.warning(
-                            "line.skipped",
-                            path=follower.position.path,
-                            line=item.line,
-                            reason=item.reason,
-                        )
-                if taker.is_full:
-                    acknowledge()
-                    if self._stop.is_set():
-                        break
-            acknowledge()
-        for refused in taker.skipped:
-            _log.warning(
-                "line.refused",
-                path=follower.position.path,
-                line=refused.line,
-                reason=refused.reason,
+        for transcript in follower.transcripts:
+            told = tell_rows(
+                self._desk, follower, transcript, put, self._stop, is_quiet=is_quiet, is_cut=is_cut
             )
-        result.entries += taker.n_entries
-        result.is_moved = result.is_moved or n_rows > 0
-        if n_rows:
-            self._tell(
-                follower.position.path,
-                key.decode(),
-                taker.n_entries,
-                taker.n_duplicates,
-                n_conflicts=taker.n_conflicts,
-                line=follower.position.line,
-            )
-
-    def _tell(
-        self, path: str, session: str, n_entries: int, n_duplicates: int, **more: int
-    ) -> None:
-        _log.info(
-            "file.read",
-            path=path,
-            session=session,
-            n_entries=n_entries,
-            n_duplicates=n_duplicates,
-            **more,
-        )
+            result.entries += told.n_entries
+            result.is_moved = result.is_moved or told.n_rows > 0
 
     def _holds(self, session: str, entry_id: str) -> bool:
         key = session_key(self._desk.settings.tenant, session)
@@ -485,12 +361,6 @@ class Watcher:
     def _quiet_since(self, file: FileId) -> float:
         seen = self._seen.get(file)
         return seen.quiet_since if seen is not None else 0.0
-
-
-def _as_content(position: Position, content: Content | None) -> Position | None:
-    if content is None:
-        return None
-    return msgspec.structs.replace(position, format=content.format, is_whole=content.is_whole)
 
 
 def _inode(file: IO[bytes]) -> int:
