@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from ombus_schemas.bodies import read_as, tag_of
 from ombus_schemas.control import SessionOwner, SettingsChanged, SourcesInvalidated, SourcesLinked
+from ombus_schemas.copies import copy_id
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
 from ombus_schemas.facts import FACT_TYPE_BY_NAME, fact_of
@@ -161,6 +162,11 @@ def _check_record(entry: Entry, role: Role) -> None:
 def _is_strict(entry: Entry, role: Role) -> bool:
     """Say whether a fact is one also by the letter of its type, where reading is lenient."""
     fact = fact_of(entry)
+    if isinstance(fact, SourcesLinked) and role == "importer":
+        # It would let invalidations of this session reach entries of another that are no copies.
+        named = (entry.tenant_id, entry.session_id)
+        target = fact.target_session_id
+        return all(each.copy_id == copy_id(*named, each.source_id, target) for each in fact.links)
     if fact is None or role == "importer":
         return fact is not None
     match fact:

@@ -77,6 +77,19 @@ def workspaces_of(written: JsonObject) -> frozenset[str]:
     return frozenset(found)
 
 
+def giving_only_to(written: JsonObject, allowed: frozenset[str]) -> JsonObject:
+    """Return ``written`` without any funnel to another session than those ``allowed``."""
+    found = {
+        key: value
+        for key, value in written.items()
+        if key != "funnel" or workspaces_of({key: value}) <= allowed
+    }
+    session = found.get(SESSION)
+    if isinstance(session, dict):
+        found[SESSION] = giving_only_to(session, allowed)
+    return found
+
+
 def resolved(said: JsonObject) -> MemorySettings | None:
     """Return what ``said`` means, or ``None`` if it is refused."""
     try:

@@ -1,5 +1,6 @@
 """The funnel: copies in a workspace, once and in order, and what becomes of them (section 10)."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from ombus_schemas.ids import session_key
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.engine.embedded.engine import Engine
 from ombus_streams.memory import reading
+from ombus_streams.memory.funnel import decide
 from ombus_streams.memory.session import view
+from ombus_streams.runtime.errors import Deferred
 from ombus_streams.runtime.owners import Owners
 
 from tests.engine.faults import dies, fused, killed
@@ -318,6 +321,20 @@ def test_a_session_gives_only_to_one_of_its_owner(
     engine.settle()
     assert any(entry.data_type == "om.flush.completed" for entry in log_of(engine, "a"))
     engine.close()
+
+
+def test_a_run_that_settings_have_overtaken_gives_nothing(engine: Engine) -> None:
+    engine.append([*opted_in("a"), *talk("a", 1)])
+    engine.fold()
+    key = session_key("t", "a")
+    with engine.reading(key) as live:
+        run = decide(live.session, live.session.leaf(live.session.head.default_segment))
+    assert run is not None
+    nowhere: JsonObject = {}
+    engine.append(of("a", fact("off", "a-0", "settings.changed", settings=nowhere)))
+    engine.fold()
+    with engine.reading(key) as live, pytest.raises(Deferred):
+        asyncio.run(engine.interpreter.perform(live.session, run))
 
 
 def test_a_rebuilt_state_gives_nothing_twice(engine: Engine, tmp_path: Path) -> None:

@@ -17,14 +17,18 @@ import msgspec
 from msgspec import UNSET
 from ombus_schemas.admission import admit
 from ombus_schemas.codec import encode
+from ombus_schemas.control import SettingsChanged, SourcesLinked
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
+from ombus_schemas.facts import fact_of
 from ombus_schemas.ids import session_key
+from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory.rows import Overlay
 from ombus_streams.memory.session import Session
 from ombus_streams.memory.tree import known_as
 
 from ombus.importers import Imported, Transcript, open_transcripts
+from ombus.memory_settings import giving_only_to, workspaces_of
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
 from ombus.operator.progress import Tell, untold
@@ -162,6 +166,12 @@ class Taker:
             self.skip(line, str(error))
             return
         known = known_as(self._known, entry)
+        if known != "same":
+            own = self._of_this_host(entry, line)
+            if own is None:
+                return
+            if own is not entry:
+                entry, known = own, known_as(self._known, own)
         if known == "other" and self._renames and _COUNTED.fullmatch(entry.id):
             own = f"{entry.id}~{_mark(entry)}"
             self.renamed[entry.id] = own
@@ -178,6 +188,27 @@ class Taker:
                 self.n_conflicts += 1
                 if len(self.conflicts) < MAX_LISTED:
                     self.conflicts.append(Conflict(line, entry.id))
+
+    def _of_this_host(self, entry: Entry, line: int) -> Entry | None:
+        """Return ``entry`` as it may speak here: a file sends nothing to a session of this host.
+
+        Settings lose a funnel that the settings files here do not name, a link to copies in such a
+        workspace is refused. What the log has already has been judged before.
+        """
+        allowed = workspaces_of(self._desk.settings.memory_said)
+        match fact_of(entry):
+            case SourcesLinked(target_session_id=target) if target not in allowed:
+                self.n_refused += 1
+                self.skip(line, f"links copies in {target}, which is no funnel.workspace here")
+                return None
+            case SettingsChanged(settings=said) if workspaces_of(said) - allowed:
+                named = ", ".join(sorted(workspaces_of(said) - allowed))
+                self.skip(line, f"its funnel.workspace {named} is left out: set it here to keep it")
+                assert isinstance(entry.data, dict)
+                data: JsonObject = {**entry.data, "settings": giving_only_to(said, allowed)}
+                return msgspec.structs.replace(entry, data=data)
+            case _:
+                return entry
 
     def send(self) -> None:
         """Append what is kept; durable once this returns."""

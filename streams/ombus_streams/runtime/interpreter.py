@@ -123,7 +123,7 @@ class Interpreter:
             case RunCompactor():
                 return self._compact(session, leaf, effect)
             case RunFunnel():
-                return await self._link(session, effect)
+                return await self._link(session, leaf, effect)
             case EndFlush():
                 return records.end_of_flush(session, effect, self._now())
             case RefuseCompaction():
@@ -239,7 +239,10 @@ class Interpreter:
         entry = records.record(session, run, {**done.data}, produced_by, self._now())
         return msgspec.structs.replace(entry, kind="compaction", summary=done.summary)
 
-    async def _link(self, session: Session, run: RunFunnel) -> Entry:
+    async def _link(self, session: Session, leaf: LeafHead, run: RunFunnel) -> Entry:
+        if settings_of(session, leaf).funnel.workspace != run.target_id:
+            # The session gives no longer, or to another one: that is judged now, as access is.
+            raise Deferred(f"run {run.run_id} was overtaken", "overtaken", 0)
         if self.owners is not None:
             target = session_key(run.tenant_id, run.target_id)
             ours, theirs = await asyncio.to_thread(_both, self.owners, session.key, target)
