@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+import pytest
 from ombus_schemas.jsontext import JsonObject
 
 from tests.cli.conftest import SAMPLE, Cli
@@ -158,6 +159,23 @@ def test_pages_go_both_ways(cli: Cli) -> None:
     assert none.err.startswith("ombus: zz is no entry of local/")
     assert "try another --session or --leaf" in none.err
     assert cli("page", "c", "--limit", 0).code == 1
+
+
+def test_a_secret_that_is_named_later_is_in_no_answer(
+    remembered: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_id = ids(remembered("view").out)[-1]
+    known = remembered("recall", memory_id, "--json").json()
+    content, source = known["observation"]["content"], known["sourceEntries"][0]["id"]
+    secret = max(content.split(), key=len)
+    monkeypatch.setenv("OMBUS_REDACT_ENV", "LATER")
+    monkeypatch.setenv("LATER", secret)
+
+    for command in (("recall", memory_id), ("page", source)):
+        for form in ((), ("--json",)):
+            done = remembered(*command, *form)
+            assert secret not in done.out
+            assert "[REDACTED]" in done.out
 
 
 def test_status_says_what_is_pending_and_what_was_compacted(remembered: Cli) -> None:

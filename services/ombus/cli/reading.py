@@ -4,7 +4,7 @@ Each folds what is on the log first, or waits until its owner has; each names it
 position it reflects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,10 +150,7 @@ def recall(
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
         shared = shared_with(desk, lens, memory_id)
         found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets, shared)
-    if json:
-        say_json({**_where(lens), **recall_json(found)})
-    else:
-        say(found.text)
+    _say_answer({**_where(lens), **recall_json(found)}, desk.settings.secrets, json)
     if isinstance(found, NotRecalled):
         note(f"ombus: {memory_id} is not in the memory of {_named(lens)}: {_ELSEWHERE}")
         raise typer.Exit(FOUND)
@@ -189,10 +186,7 @@ def page(
             "full" if full else None,
             desk.settings.secrets,
         )
-    if json:
-        say_json({**_where(lens), **page_json(found)})
-    else:
-        say(found.text)
+    _say_answer({**_where(lens), **page_json(found)}, desk.settings.secrets, json)
     if isinstance(found, NoPage):
         if found.reason == "cursor_not_found":
             note(f"ombus: {cursor} is no entry of {_named(lens)}: {_ELSEWHERE}")
@@ -254,6 +248,16 @@ def _where(lens: "Lens") -> "JsonObject":
 
 def _say_where(lens: "Lens") -> None:
     say(f"Session {lens.session.key.decode()}, leaf {lens.leaf.tip_id}, position {lens.position}")
+
+
+def _say_answer(answer: "JsonObject", secrets: Sequence[str], json: bool) -> None:
+    """Print an answer, or its text, redacted whole like that of the tool (S22)."""
+    from ombus_schemas.redaction import redact, redact_text
+
+    if json:
+        say_json(redact(answer, secrets, max_depth=None))
+    else:
+        say(redact_text(str(answer["text"]), secrets))
 
 
 _ELSEWHERE: Final = "try another --session or --leaf"
