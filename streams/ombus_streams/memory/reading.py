@@ -13,16 +13,7 @@ from ombus_schemas.codec import decode
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_ref, reflection_ref
 from ombus_schemas.jsontext import JsonObject, JsonValue, trim
-from ombus_schemas.records import (
-    OBSERVATIONS_DROPPED,
-    OBSERVATIONS_RECORDED,
-    REFLECTIONS_RECORDED,
-    Observation,
-    Reflection,
-    is_memory_id,
-    observation_json,
-    reflection_json,
-)
+from ombus_schemas.records import Observation, Reflection, is_memory_id
 
 from ombus_streams.memory import keys
 from ombus_streams.memory.commands import Status, View
@@ -40,7 +31,7 @@ from ombus_streams.memory.items import (
 from ombus_streams.memory.keys import number_at_end
 from ombus_streams.memory.ledger import Ledger, active
 from ombus_streams.memory.pages import MAX_LIMIT, NoPage, Page, page
-from ombus_streams.memory.recall import Recalled, recall
+from ombus_streams.memory.recall import Recalled, recall, recall_of
 from ombus_streams.memory.recent import recent
 from ombus_streams.memory.render import OutlineLine, render_memory
 from ombus_streams.memory.scope_projection import project_scopes
@@ -198,17 +189,14 @@ def recall_at(
     """
     if not is_memory_id(memory_id):
         return recall((), memory_id)
-    found: list[Observation] = []
-    dropped: list[str] = []
-    lines: list[Entry] = []
     name = name_of(session, leaf, memory_id)
     reflection = reflection_row(session, leaf, name)
-    resting = [] if reflection is None else [reflection.item]
-    lines.append(
-        _entry(REFLECTIONS_RECORDED, "reflections", [reflection_json(item) for item in resting])
-    )
-    if shared is not None:  # what the leaf knows of their supports counts before what others say
-        resting += [item for item in shared.reflections if item.id == memory_id]
+    reflected = () if reflection is None else (reflection.item,)
+    # What the leaf knows of the supports of a shared reflection counts before what others say.
+    others = () if shared is None else shared.reflections
+    resting = (*reflected, *(item for item in others if item.id == memory_id))
+    found: list[Observation] = []
+    dropped: list[str] = []
     supports = (one for item in resting for one in item.supporting_observation_ids)
     for support in dict.fromkeys((memory_id, *supports)):
         support_name = name_of(session, leaf, support)
@@ -217,14 +205,10 @@ def recall_at(
             found.append(row.item)
         if support_name.dropped:
             dropped.append(support)
-    lines.append(
-        _entry(OBSERVATIONS_RECORDED, "observations", [observation_json(item) for item in found])
-    )
-    if dropped:
-        lines.append(_entry(OBSERVATIONS_DROPPED, "observationIds", list(dropped)))
     sources = dict.fromkeys(source for item in found for source in item.source_entry_ids)
-    return recall(
-        [*entries_on(session, leaf, sources), *lines],
+    return recall_of(
+        Ledger(observations=tuple(found), reflections=reflected, dropped_ids=tuple(dropped)),
+        entries_on(session, leaf, sources),
         memory_id,
         secrets,
         _withheld(session),
@@ -245,16 +229,13 @@ def page_at(
     asked = trim(cursor) if isinstance(cursor, str) else ""
     place = session.place_of(asked) if asked else None
     around: list[Entry] = []
-    if (
-        place is not None
-        and place.place == "chain"
-        and is_on(leaf.lineage, place.segment, place.ordinal)
-    ):
+    if place is not None and is_on(leaf.lineage, place.anchor_segment, place.anchor_ordinal):
         hidden = _withheld(session)
-        older = chain_backwards(session, leaf.lineage, place.ordinal)
-        newer = chain(session, leaf.lineage, place.ordinal)
-        around = _eligible(older, MAX_LIMIT + 1, hidden)[::-1]
-        around += _eligible(newer, MAX_LIMIT + 1, hidden)
+        if place.place == "chain":
+            older = chain_backwards(session, leaf.lineage, place.ordinal)
+            newer = chain(session, leaf.lineage, place.ordinal)
+            around = _eligible(older, MAX_LIMIT + 1, hidden)[::-1]
+            around += _eligible(newer, MAX_LIMIT + 1, hidden)
         entry = session.entry(asked)
         if entry is not None and entry.id not in hidden and not is_eligible(entry):
             around.append(entry)
@@ -292,7 +273,3 @@ def _eligible(
             if len(found) == limit:
                 break
     return found
-
-
-def _entry(kind: str, field: str, items: list[JsonValue]) -> Entry:
-    return Entry(id="", session_id="", kind="custom", data={"type": kind, field: items})

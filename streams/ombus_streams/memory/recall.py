@@ -89,16 +89,28 @@ def recall(
     invalidated_ids: Set[str] = frozenset(),
     shared: Shared | None = None,
 ) -> Recalled:
+    """Return what ``memory_id`` names on a branch, as ``recall_of`` does of its ledger."""
+    return recall_of(fold(entries), entries, memory_id, secrets, invalidated_ids, shared)
+
+
+def recall_of(
+    ledger: Ledger,
+    entries: Iterable[Entry],
+    memory_id: str,
+    secrets: Sequence[str] = (),
+    invalidated_ids: Set[str] = frozenset(),
+    shared: Shared | None = None,
+) -> Recalled:
     """Return what ``memory_id`` names and the sources it rests on; observations come first.
 
-    Local memory and entries win over shared ones. ``secrets`` are taken out of the source lines
-    alone: whoever passes the answer on redacts it whole. Of an id whose sources are invalidated
-    nothing is shown but ids, also when it was dropped before.
+    Sources are looked for among ``entries``. Local memory and entries win over shared ones.
+    ``secrets`` are taken out of the source lines alone: whoever passes the answer on redacts it
+    whole. Of an id whose sources are invalidated nothing is shown but ids, also when it was
+    dropped before.
     """
     if not is_memory_id(memory_id):
         text = "Not a memory id: give the twelve hex digits that stand in brackets before a line."
         return NotRecalled(id=memory_id, reason="invalid_id", text=text)
-    ledger = fold(entries)
     if shared is not None:
         ledger = merge((ledger, _shared_ledger(shared)))
     observations = {item.id: item for item in ledger.observations}

@@ -24,8 +24,10 @@ def joined(
     What the leaf has dropped, or what is invalidated in its session, is not brought back. Only
     names of shared items are looked up, so the cost follows what is shared.
     """
-    supports = (one for item in shared.reflections for one in item.supporting_observation_ids)
-    wanted = dict.fromkeys((*(item.id for item in shared.observations), *supports))
+    rests_on = (
+        one for item in shared.reflections for one in (item.id, *item.supporting_observation_ids)
+    )
+    wanted = dict.fromkeys((*(item.id for item in shared.observations), *rests_on))
     names = {each: name_of(session, leaf, each) for each in wanted}
     invalidated = session.invalid_from().keys() | {
         each
