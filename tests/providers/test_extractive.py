@@ -53,6 +53,37 @@ def test_the_same_sources_give_the_same_calls() -> None:
     assert observe(working_day()) == observe(working_day())
 
 
+def test_the_loop_goes_on_while_calls_are_worked_out() -> None:
+    async def rounds() -> int:
+        run = run_observer(Extractive(), working_day(), (), AT, "s1", LIMITS)
+        under_way, n_rounds = asyncio.create_task(run), 0
+        while not under_way.done():
+            n_rounds += 1
+            await asyncio.sleep(0)
+        return n_rounds
+
+    assert asyncio.run(rounds()) > 1  # All of it in the first round: nothing else went on.
+
+
+def test_runs_at_once_end_in_the_order_they_began_each_as_if_alone() -> None:
+    days = [
+        [user(f"u{n}", f"We decided: use port {n}.") for n in range(60 // k)] for k in (1, 2, 3)
+    ]
+    limits = WorkerLimits(max_tool_calls_per_turn=2)
+    provider, ended = Extractive(), list[tuple[Observation, ...]]()
+
+    async def run(sources: Sequence[Entry]) -> None:
+        result = await run_observer(provider, sources, (), AT, "s1", limits)
+        ended.append(result.items)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*map(run, days))
+
+    asyncio.run(all_at_once())
+
+    assert ended == [observe(day, (), limits) for day in days]
+
+
 def test_small_talk_and_announcements_are_not_worth_a_line() -> None:
     assert contents([user("u1", "thanks"), user("u2", "ok"), user("u3", "continue")]) == []
     assert contents([said("a1", "Let me check the tests."), said("a2", "Great!")]) == []

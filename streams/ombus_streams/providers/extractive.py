@@ -10,7 +10,9 @@ of tools in their final state, then conclusions of the assistant; each a publish
 (``lines.TEMPLATES``) with its exact sources. Harness text and a tool's prose are never speech.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ombus_schemas.entries import Entry
@@ -57,6 +59,8 @@ MAX_LAST_PASSAGES: Final = 4
 """Of the assistant's last message before the user speaks again: there it concludes."""
 MAX_PASSING_PASSAGES: Final = 2
 MAX_IDS_PER_CALL: Final = 500
+MAX_HELD: Final = 64
+"""Runs whose calls are kept for their next turn; one that was given up is forgotten at last."""
 
 
 class Extractive:
@@ -72,43 +76,51 @@ class Extractive:
         nothing is gained by shortening what fits."""
         self._share, self._reflect_over_tokens = share, reflect_over_tokens
         self._tuning = tuning
+        # One thread for all runs: they end in the order they began in, as the loop would have it.
+        self._thread = ThreadPoolExecutor(1, "ombus-extractive")
         # The turns of a run carry one material: its calls are worked out once.
-        self._memo: tuple[Material, list[JsonObject]] | None = None
+        self._held: dict[int, tuple[Material, list[JsonObject]]] = {}
 
     async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
-        """Yield the next calls of the run, as many as the turn may make; none ends it."""
-        calls = self._calls(request)
-        start = request.n_calls
+        """Yield the next calls of the run, as many as the turn may make; none ends it.
+
+        They are worked out beside the loop, which folds meanwhile.
+        """
+        material, start = request.material, request.n_calls
+        held = self._held.get(id(material))
+        if held is None:
+            loop = asyncio.get_running_loop()
+            held = material, await loop.run_in_executor(self._thread, self._calls, request)
+            self._held[id(material)] = held
+            if len(self._held) > MAX_HELD:
+                del self._held[next(iter(self._held))]
+        calls = held[1]
+        if start >= len(calls):
+            self._held.pop(id(material), None)
         for n, arguments in enumerate(calls[start : start + request.max_calls], start=start):
             yield ToolCall(id=f"x{n}", name=request.tools[0].name, arguments=arguments)
 
     def _calls(self, request: ModelRequest) -> list[JsonObject]:
         material, limit = request.material, request.max_run_calls
-        if self._memo is not None and self._memo[0] is material:
-            return self._memo[1]
-        calls: list[JsonObject]
         match request.worker:
             case "observer":
-                calls = [
-                    _recorded(line) for line in observe(material, self._share, limit, self._tuning)
-                ]
+                lines = observe(material, self._share, limit, self._tuning)
+                return [_recorded(line) for line in lines]
             case "reflector":
                 pool = material.observations
                 fits = item_tokens(pool) <= self._reflect_over_tokens
                 found = [] if fits else reflections(pool, limit)
-                calls = [
+                return [
                     {"content": content, "supportingObservationIds": list(ids)}
                     for content, ids in found
                 ]
             case "dropper":
                 target = material.target_tokens or 0
                 gone = droppable(material.observations, material.reflections, target)
-                calls = [
+                return [
                     {"observationIds": list(gone[at : at + MAX_IDS_PER_CALL])}
                     for at in range(0, len(gone), MAX_IDS_PER_CALL)
                 ]
-        self._memo = (material, calls)
-        return calls
 
 
 def observe(
