@@ -167,11 +167,11 @@ class Taker:
             return
         known = known_as(self._known, entry)
         if known != "same":
-            own = self._of_this_host(entry, line)
-            if own is None:
+            heard = self._of_this_host(entry, line)
+            if heard is None:
                 return
-            if own is not entry:
-                entry, known = own, known_as(self._known, own)
+            if heard is not entry:
+                entry, known = heard, known_as(self._known, heard)
         if known == "other" and self._renames and _COUNTED.fullmatch(entry.id):
             own = f"{entry.id}~{_mark(entry)}"
             self.renamed[entry.id] = own
