@@ -57,16 +57,16 @@ def decode(value: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
         raise _too_deep() from error
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise BadRecord(_reason(error), _QUOTED.sub("'…'", str(error))) from error
+    if not value.isascii():
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            # Fields that are none of ours were skipped, whatever their bytes are.
+            raise BadRecord("json", f"is no UTF-8: {error.reason}") from error
     # Twice the length less two copies without brackets: counting by `count` costs thrice as much.
     n_opened = 2 * len(value) - len(value.replace(b"{", b"")) - len(value.replace(b"[", b""))
-    if n_opened > MAX_DEPTH:
-        try:
-            is_too_deep = _is_too_deep(value)
-        except (msgspec.DecodeError, ValueError, OverflowError) as error:
-            # Fields that are none of ours are skipped above, whatever their texts and numbers are.
-            raise BadRecord(_reason(error), _QUOTED.sub("'…'", str(error))) from error
-        if is_too_deep:
-            raise _too_deep()
+    if n_opened > MAX_DEPTH and _is_too_deep(value):
+        raise _too_deep()
     if not is_entry_id(entry.id):
         raise BadRecord("id", "is not 1 to 200 printable ASCII characters without space")
     return entry if entry.schema_version == SCHEMA_VERSION else upcast(entry)
@@ -98,6 +98,8 @@ def key_of(entry: Entry) -> bytes:
 _QUOTED: Final = re.compile("'.*'", re.DOTALL)
 """Where the decoder's words quote the record."""
 _MAPS: Final = ("model", "previous_model", "metadata")
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET: Final = re.compile(rb"[][{}]")
 _HOLDERS: Final = frozenset({dict, list})
 
 
@@ -111,6 +113,9 @@ def _is_too_deep(value: bytes) -> bool:
         level: list[JsonValue] = [_decode_json(value)]
     except RecursionError:
         return True
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        # Numbers and texts that no reader can hold, in fields that are none of ours.
+        return _opens_too_many(_TEXT.sub(b"", value))
     for _ in range(MAX_DEPTH):
         below: list[JsonValue] = []
         for holder in level:
@@ -122,6 +127,15 @@ def _is_too_deep(value: bytes) -> bool:
             return False
         level = below
     return True
+
+
+def _opens_too_many(brackets: bytes) -> bool:
+    n_open = 0
+    for found in _BRACKET.finditer(brackets):
+        n_open += 1 if found[0] in b"{[" else -1
+        if n_open > MAX_DEPTH:
+            return True
+    return False
 
 
 def _too_deep() -> BadRecord:

@@ -1,6 +1,7 @@
 """Bytes become an entry or a bad record; an entry becomes the same bytes every time."""
 
 import json
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -158,10 +159,24 @@ def assert_total(value: bytes) -> None:
     assert encode(decode(once)) == once
 
 
-@pytest.mark.parametrize("skipped", [b'"\xff"', b'"\\ud800"', b"1e999"])
-def test_what_a_field_of_no_one_holds_cannot_stop_the_depth_check(skipped: bytes) -> None:
-    many_brackets = b"[" + b"[]," * 70 + b"0]"
-    raw = b'{"id":"e","sessionId":"s","kind":"k","none":%s,"event":%s}' % (skipped, many_brackets)
-    with pytest.raises(BadRecord) as refused:
-        decode(raw)
-    assert refused.value.reason in ("json", "range")
+FEW: Final = b"[]"
+MANY: Final = b"[" + b"[]," * 70 + b"0]"
+DEEP: Final = b"[" * 64 + b"]" * 64
+
+
+def with_skipped(skipped: bytes, event: bytes) -> bytes:
+    return b'{"id":"e","sessionId":"s","kind":"k","none":%s,"event":%s}' % (skipped, event)
+
+
+@pytest.mark.parametrize("event", [FEW, MANY])
+def test_bytes_that_are_no_utf8_are_a_bad_record_also_in_a_field_of_no_one(event: bytes) -> None:
+    assert reason_of(with_skipped(b'"\xff"', event)) == "json"
+    assert decode(with_skipped('"é"'.encode(), event))
+
+
+@pytest.mark.parametrize("skipped", [b"1e999", b'["[\\"[", 1e999]'])
+def test_what_a_field_of_no_one_holds_is_skipped_and_its_depth_counts(skipped: bytes) -> None:
+    assert decode(with_skipped(skipped, FEW))
+    assert decode(with_skipped(skipped, MANY))
+    assert reason_of(with_skipped(skipped, DEEP)) == "depth"
+    assert reason_of(with_skipped(DEEP[:64] + skipped + DEEP[64:], FEW)) == "depth"
