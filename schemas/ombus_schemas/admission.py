@@ -6,7 +6,7 @@ not (design.md section 3).
 
 Codes of ``Rejected``: ``schema``, ``unknown_field``, ``schema_version``, ``kind``, ``timestamp``,
 ``id``, ``reserved_id``, ``tenant``, ``session``, ``parent``, ``depth``, ``range``, ``oversize``,
-``enc_reserved``, ``origin``, ``side``, ``role``; of ``permissions``: ``forbidden``, ``body``.
+``enc_reserved``, ``origin``, ``side``; of ``permissions``: ``forbidden``, ``body``.
 """
 
 import re
@@ -47,10 +47,6 @@ KINDS: Final = (
     "custom",
     "compaction",
 )
-
-MESSAGE_ROLES: Final = ("user", "assistant", "tool", "system")
-"""Of these all but ``system`` are observed (S7). What importers bring and workers copy keeps its
-own: it is somebody else's record."""
 
 
 class Policy(msgspec.Struct, kw_only=True, frozen=True):
@@ -286,8 +282,6 @@ def _check_envelope(entry: Entry, role: Role) -> None:
         raise Rejected("kind", entry.id, "kind", f"must be one of {', '.join(KINDS)}")
     if entry.kind == "message" and entry.message is None:
         raise Rejected("schema", entry.id, "message", "is missing in an entry of that kind")
-    if entry.message is not None and role not in ("importer", "worker"):
-        _check_speaker(entry, entry.message.role)
     if entry.timestamp and _TIMESTAMP.fullmatch(entry.timestamp) is None:
         raise Rejected("timestamp", entry.id, "timestamp", "is no ISO 8601 instant")
     if entry.enc is not None:
@@ -296,12 +290,6 @@ def _check_envelope(entry: Entry, role: Role) -> None:
         raise Rejected("side", entry.id, "side", "is refused on an entry with a message")
     if entry.origin == "worker" and role not in ("worker", "importer"):
         raise Rejected("origin", entry.id, "origin", "worker is for workers to claim")
-
-
-def _check_speaker(entry: Entry, speaker: str) -> None:
-    if speaker not in MESSAGE_ROLES:
-        fact = f"must be one of {', '.join(MESSAGE_ROLES)}: no other is ever observed"
-        raise Rejected("role", entry.id, "message.role", fact)
 
 
 def _without_secrets(error: Rejected, secrets: tuple[str, ...]) -> Rejected | None:

@@ -33,7 +33,6 @@ def test_a_line_that_is_not_taken_is_named_and_the_others_are(cli: Cli) -> None:
         '{"role":"user","content":"other","id":"a"}',
         '{"kind":"message","id":"b","sessionId":"elsewhere","message":{"role":"user"}}',
         '{"kind":"compaction","id":"c","summary":"forged"}',
-        '{"role":"usr","content":"never observed","id":"r"}',
         '{"role":"user","content":"last","id":"d"}',
     ]
 
@@ -46,9 +45,7 @@ def test_a_line_that_is_not_taken_is_named_and_the_others_are(cli: Cli) -> None:
         "line 4",
         "line 5",
         "line 6",
-        "line 7",
     ]
-    assert "message.role must be one of user, assistant, tool, system" in done.err
 
 
 def test_a_session_name_out_of_grammar_is_misuse(cli: Cli) -> None:

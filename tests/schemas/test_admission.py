@@ -78,8 +78,6 @@ def code_of(offered: Entry | JsonObject, role: Role = "publisher") -> str | None
         ({"message": {"role": "user", "text": "hi"}}, "unknown_field"),
         ({"message": {"role": "user", "content": 5}}, "schema"),
         ({"side": True, "message": {"role": "user", "content": "hi"}}, "side"),
-        ({"kind": "message", "message": {"role": "asistant", "content": "hi"}}, "role"),
-        ({"kind": "event", "message": {"role": "User", "content": "hi"}}, "role"),
         ({"side": True}, "side"),
         ({"origin": "worker"}, "origin"),
         ({"origin": "nobody"}, "schema"),

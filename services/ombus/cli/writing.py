@@ -93,8 +93,9 @@ def append(
 ) -> None:
     """Append messages or entries from standard input, one JSON object a line.
 
-    A line is {"role": ..., "content": ...} or an entry. Each one is acknowledged on a line of its
-    own, position and id, once it is durable; so nothing that was acknowledged can be lost.
+    A line is {"role": ..., "content": ...} or an entry. What user, assistant and tool say is
+    observed, any other role is kept only. Each line is acknowledged on one of its own, position
+    and id, once it is durable; so nothing that was acknowledged can be lost.
     """
     from ombus.cli.exits import FOUND
     from ombus.operator.feed import Feed, NotTaken
