@@ -130,6 +130,13 @@ def incarnation_of(
                 "move entries with `ombus replay`, which leaves that record behind",
             )  # fmt: skip
         incarnations.add(created.incarnation)
+    if not incarnations:
+        raise TopicMissing(
+            topic, "retention has taken the beginning of every partition, so nothing says which "
+            "log this is",
+            "delete it, `ombus topics apply`, and `ombus restore` an archive of it: rows and "
+            "checkpoints alone are no log",
+        )  # fmt: skip
     if len(incarnations) != 1:
         fact = f"its partitions name {len(incarnations)} incarnations"
         raise OtherLog(topic, fact, "replay it into a new topic")
