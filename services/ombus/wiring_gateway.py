@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS
-from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Clock
 
 from ombus.settings import BadSetting, ProcessSettings
 from ombus.wiring import SystemClock, telemetry_of
-from ombus.wiring_kafka import Connection, open_kafka_log, require_extra
-from ombus.wiring_worker import staff_for, state_folder
+from ombus.wiring_equipment import Equipment
+from ombus.wiring_kafka import Connection, require_extra
 
 if TYPE_CHECKING:
     from ombus_streams.engine.kafka.engine import KafkaEngine
@@ -67,17 +66,10 @@ def open_kafka_engine(
     require_extra()
     if sharing.role not in SERVING_ROLES:
         raise BadSetting(f"--role {sharing.role}", "is neither projector nor all")
-    from ombus_streams.engine.kafka.admission import RunLimits
     from ombus_streams.engine.kafka.app import Membership
     from ombus_streams.engine.kafka.engine import KafkaEngine
     from ombus_streams.engine.kafka.library_logs import forwarded
-    from ombus_streams.engine.kafka.partition import FoldOptions
     from ombus_streams.engine.kafka.replicas import Replicas
-    from ombus_streams.engine.kafka.rocks import Memory
-    from ombus_streams.engine.kafka.roles import ROLES
-    from ombus_streams.engine.kafka.store import RocksState
-    from ombus_streams.engine.kafka.threads import Threads
-    from ombus_streams.engine.kafka.worker import Worker, WorkerOptions
 
     clock = clock or SystemClock()
     telemetry = telemetry_of(settings).of(sharing.role)
@@ -85,40 +77,30 @@ def open_kafka_engine(
     # What was opened is closed again if the next thing cannot be.
     with opened:
         opened.enter_context(forwarded())
-        log = open_kafka_log(connection, sharing.topic, telemetry.tracer, timeout=LOG_TIMEOUT)
-        opened.callback(log.close)
-        letters = open_kafka_log(connection, sharing.dead_letters)
-        opened.callback(letters.close)
-        folder = state_folder(settings.folder, sharing.instance, sharing.role)
-        memory = Memory()
-        state = RocksState(folder, memory)
-        opened.callback(state.close)
+        equipment = Equipment(
+            settings,
+            connection,
+            sharing.instance,
+            opened,
+            topic=sharing.topic,
+            dead_letters=sharing.dead_letters,
+            grants=sharing.grants,
+            clock=clock,
+            environ=environ,
+            telemetry=telemetry,
+            timeout=LOG_TIMEOUT,
+        )
+        log, state = equipment.log, equipment.state(sharing.role)
         replicas: Replicas | None = None
         if sharing.replicates:
-            beside = state_folder(settings.folder, sharing.instance, REPLICAS)
-            copies = RocksState(beside, memory)
-            opened.callback(copies.close)
-            replicas = Replicas(log, copies, settings.secrets)
-        computing = Threads("ombus-compute", 1)
-        opened.callback(lambda: asyncio.run(computing.close()))
-        caps = settings.models.caps
-        options = WorkerOptions(
-            instance=sharing.instance,
-            # Members of a group read the same topic.
-            group_prefix="ombus" if sharing.topic == ENTRIES else sharing.topic,
-            fold=FoldOptions(ahead=settings.models.ahead),
-            limits=RunLimits(max_runs=caps.max_runs, max_tenant_runs=caps.max_tenant_runs),
-            membership=Membership(heartbeat=HEARTBEAT),
-            address=address,
-        )
+            replicas = Replicas(log, equipment.state(REPLICAS), settings.secrets)
+        opened.callback(lambda: asyncio.run(equipment.computing.close()))
 
         def hire(news: Callable[[], None]) -> "Worker":
-            staff = staff_for(settings, clock, environ, computing)
-            interpreter = Interpreter(staff, clock, secrets=settings.secrets)
-            return Worker(
-                ROLES[sharing.role], options, connection, log, letters, state, interpreter, clock,
-                settings.secrets, news, telemetry,
-            )  # fmt: skip
+            membership = Membership(heartbeat=HEARTBEAT)
+            return equipment.worker(
+                sharing.role, state, membership=membership, address=address, news=news
+            )
 
         closing = opened.pop_all()
     return KafkaEngine(

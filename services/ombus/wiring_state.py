@@ -17,8 +17,9 @@ from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.memory.rows import Rows
 from ombus_streams.runtime.ports import PositionRow, StateStore
 
+from ombus.wiring_equipment import KAFKA_FOLDER, state_folder
 from ombus.wiring_kafka import require_extra
-from ombus.wiring_worker import KAFKA_FOLDER, ROLE_NAMES, state_folder
+from ombus.wiring_worker import ROLE_NAMES
 
 if TYPE_CHECKING:
     from typing import Protocol

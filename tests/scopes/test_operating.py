@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from ombus.operator.backups import back_up
 from ombus.operator.desk import Desk
 from ombus.operator.granting import Wanted, carry_out, grants_of
 from ombus.settings import BadSetting, load_settings
+from ombus.wiring_equipment import Equipment
 from ombus.wiring_grants import open_sharing, redis_for
 from ombus.wiring_worker import WorkerStatus, run_workers
 from ombus_schemas.ids import session_key
@@ -19,11 +20,12 @@ from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.engine.redis.connection import RedisConnection
 from ombus_streams.engine.redis.maps import RedisMaps
 from ombus_streams.runtime.ports import Draft
+from ombus_streams.runtime.telemetry import Telemetry
 
 from tests.kafka.logs import declared
 from tests.kafka.transactions import transact
 from tests.kafka.world import make_place
-from tests.scopes.fleet import SCOPE, Owner, SystemClock, sharing
+from tests.scopes.fleet import SCOPE, TENANT, Owner, SystemClock, sharing
 from tests.support.brokers import Service
 
 KEY = session_key("local", "lead")
@@ -82,6 +84,28 @@ def test_a_granter_is_a_worker_that_is_ready_once_redis_holds_the_topic(
     assert (seen[0].role, seen[0].progress) == ("granter", 1.0)
     maps.close()
     log.close()
+
+
+def test_who_works_on_kafka_judges_owners_by_the_grants_topic_that_is_named(
+    tmp_path: Path, kafka: Service
+) -> None:
+    place = make_place(kafka.address, tmp_path)
+    grants = f"{place.topic}.grants"
+    asyncio.run(topics.apply(place.connection, SystemClock(), [declared(grants, 2, GRANTS)]))
+    with closing(KafkaLog(place.connection, grants)) as log:
+        Owner(log, "lead", principal="alice").take()
+    settings = load_settings({"data": str(tmp_path)}, {}, [])
+    with ExitStack() as opened:
+        equipment = Equipment(
+            settings, place.connection, "one", opened, topic=place.topic,
+            dead_letters=place.dead_letters, grants=grants, clock=SystemClock(), environ={},
+            telemetry=Telemetry(),
+        )  # fmt: skip
+        owners = equipment.interpreter().owners
+        assert owners is not None
+        assert owners.owner_of(session_key(TENANT, "lead")) == "alice"
+        assert owners.owner_of(session_key(TENANT, "team")) is None
+        asyncio.run(equipment.computing.close())
 
 
 def test_without_a_redis_there_is_no_granter(tmp_path: Path, kafka: Service) -> None:
