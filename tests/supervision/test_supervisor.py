@@ -1,12 +1,13 @@
 """The supervisor: what it answers, what it ends, and that a restart changes nothing."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ombus_schemas.ids import session_key
-from ombus_schemas.jsontext import JsonObject
+from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.supervision import (
     ChildFailed,
     ChildMilestone,
@@ -19,8 +20,11 @@ from ombus_schemas.supervision import (
     ParentGone,
     SupervisionEvent,
 )
+from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory.rows import MemoryRows
+from ombus_streams.runtime.delegation_fold import DelegationFold
 from ombus_streams.runtime.hooks import HostHooks
+from ombus_streams.runtime.supervisor import HELD, Supervisor
 from ombus_streams.supervision import keys
 from ombus_streams.supervision.handle import Handle, child_session_id
 from ombus_streams.supervision.parent import claimable, fold, handles_of
@@ -294,6 +298,39 @@ def test_the_hook_after_is_told_every_end_also_after_a_restart(open_office: Open
     rejected = office.ask(2, "nobody")
     assert [told["delegationId"] for told in TOLD] == [id, rejected]
     assert [told["state"] for told in TOLD] == ["cancelled", "rejected"]
+
+
+def test_an_end_is_told_by_whoever_decides_next_if_the_one_before_may_have_died(
+    open_office: Open, tmp_path: Path
+) -> None:
+    TOLD.clear()
+    office = open_office()
+    state, is_mine = StateFile(tmp_path / "beside"), False
+    folds = {
+        each: DelegationFold(state.store(each), office.supervision.log, each, tells=True)
+        for each in range(2)
+    }
+    beside = Supervisor(
+        office.supervision.log, folds, HOST, HostHooks(None, AFTER), office.clock,
+        lambda text: text, lambda _: is_mine,
+    )  # fmt: skip
+
+    def told() -> list[JsonValue]:
+        while beside.fold():
+            pass
+        office.runner.run(beside.act())
+        return [each["delegationId"] for each in TOLD]
+
+    old, new = office.ask(1), office.ask(2)
+    office.cancel(old)
+    office.clock.move(HELD // timedelta(milliseconds=1) - 1_000)
+    office.cancel(new)
+    assert told() == []
+    office.clock.move(1_000)
+    assert told() == []
+    is_mine = True
+    assert told() == told() == [new]
+    state.close()
 
 
 def test_a_summary_counts_attempts_retries_failures_and_the_last_radius(

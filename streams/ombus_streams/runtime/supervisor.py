@@ -54,6 +54,10 @@ MAX_ANSWERS: Final = 8
 """Requests of a parent that are answered in one go: its deadlines wait for the hook no longer."""
 MAX_ACTING: Final = 32
 """Parents that are acted upon at once."""
+HELD: Final = timedelta(minutes=5)
+"""How long an end that another process is to tell the host is kept for whoever decides next: longer
+than a group takes to find that one dead. So what was told shortly before a move is told again."""
+_HELD_MS: Final = HELD // timedelta(milliseconds=1)
 PATIENCE: Final = timedelta(milliseconds=200)
 """How long a step waits for what it began."""
 
@@ -232,12 +236,15 @@ class Supervisor:
     async def _tell_ended(self) -> None:
         if not self._hooks.has_after:
             return
+        now_ms = int(self._clock.now().timestamp() * 1_000)
         for fold in self.folds.values():
             is_mine = self._decides(fold.partition)
             for number, ended in fold.untold(MAX_TOLD):
                 handle = handle_of(fold.rows, ended.key, ended.delegation_id)
                 if handle is not None and is_mine:
                     await self._hooks.after(ended.key, handle)
+                elif handle is not None and now_ms < (handle.ended_ms or 0) + _HELD_MS:
+                    break  # Whoever decides here may die before it has told it.
                 fold.told(number)
 
 
