@@ -8,7 +8,7 @@ from ombus_streams.memory.leaf import MAX_REQUESTS
 
 from tests.memory.model.compare import entries_of
 from tests.support.engine import KEY, Driver, worker
-from tests.support.sessions import chat, fact, settings
+from tests.support.sessions import chat, custom, drops, fact, observations, observed, settings
 
 
 def driver_with(n: int, tokens: int = 10, **kept: int) -> Driver:
@@ -190,3 +190,21 @@ def test_a_backlog_earns_one_compaction_when_it_is_worked_off_not_one_a_run() ->
     log = entries_of(driver.log.records, KEY)
     assert len([each for each in log if each.kind == "compaction"]) == 1
     assert len(bodies(driver, "om.observations.recorded")) > 20
+
+
+@pytest.mark.parametrize("tokens", [1e21, 0.1])
+@pytest.mark.parametrize("how", ["dropped", "invalidated"])
+def test_what_leaves_the_pool_takes_nothing_of_the_rest_with_it(tokens: float, how: str) -> None:
+    driver = driver_with(2)
+    gone, stays = observed("gone", "m0", tokens=tokens), observed("stays", "m1", tokens=0.2)
+    driver.append(custom("record", "m1", observations(gone, stays, covers="m1")))
+
+    if how == "dropped":
+        driver.append(custom("drop", "m1", drops(gone["id"])))
+    else:
+        driver.append(fact("revoked", "m1", "sources.invalidated", ids=["m0"], reason="revoked"))
+    driver.catch_up()
+
+    session = driver.session()
+    leaf = session.leaf(session.head.default_segment)
+    assert (leaf.active_tokens, leaf.uncovered_tokens) == (0.2, 0.2)

@@ -106,7 +106,7 @@ def observed(
     content: str,
     *sources: str,
     relevance: Relevance = "medium",
-    tokens: int = 5,
+    tokens: float = 5,
 ) -> JsonObject:
     """Return an observation as a record lists it."""
     return {

@@ -24,6 +24,7 @@ from ombus_streams.memory.head import (
 )
 from ombus_streams.memory.ledger import blocks_observation, blocks_reflection
 from ombus_streams.memory.session import Session
+from ombus_streams.memory.tokens import item_tokens
 
 RowType = TypeVar("RowType", bound=ItemRow)
 
@@ -172,6 +173,8 @@ def drop(session: Session, leaf: LeafHead, ids: tuple[str, ...], *, pruned: bool
         if name.observation and name.observation_state in ACTIVE:
             _move_observation(session, leaf, memory_id, "dropped")
             n_gone += 1
+    if n_gone:
+        _recount_fractions(session, leaf)
     if hiding:
         for row in list(reflections(session, leaf, "visible")):
             if blocks_reflection(hiding, row.item):
@@ -197,6 +200,16 @@ def recount_uncovered(session: Session, leaf: LeafHead) -> None:
         if row.record_number > leaf.reflected_records:
             leaf.n_uncovered += 1
             leaf.uncovered_tokens += row.item.token_count
+
+
+def _recount_fractions(session: Session, leaf: LeafHead) -> None:
+    """Add the pool up afresh where a count was a fraction: taking it off again loses the rest.
+
+    Whole numbers, which all our workers record, never come here.
+    """
+    if isinstance(leaf.active_tokens, float):
+        leaf.active_tokens = item_tokens(row.item for row in observations(session, leaf, *ACTIVE))
+        recount_uncovered(session, leaf)
 
 
 def invalidate(session: Session, entry: Entry) -> InvalidationRow | None:
@@ -229,6 +242,7 @@ def invalidate_leaf(session: Session, leaf: LeafHead, row: InvalidationRow) -> N
             blocked.add(held.item.id)
             _move_observation(session, leaf, held.item.id, "invalidated")
             leaf.n_invalidated += 1
+    _recount_fractions(session, leaf)
     for resting in list(reflections(session, leaf, "visible", "hidden")):
         if blocks_reflection(blocked, resting.item):
             _move_reflection(session, leaf, resting.item.id, "invalidated")
