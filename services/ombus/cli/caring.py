@@ -8,7 +8,7 @@ import typer
 
 from ombus.cli.options import Data, Json, LeafId, SessionName
 from ombus.cli.output import columns, note, object_of, progress, say, say_json
-from ombus.cli.shell import Flags, desk_for, settings_for
+from ombus.cli.shell import Flags, caught_up, desk_for, settings_for
 
 if TYPE_CHECKING:
     from ombus_schemas.jsontext import JsonObject
@@ -85,10 +85,11 @@ def explain(
     from ombus.cli.exits import FOUND
     from ombus.operator.lookup import chosen_session, looking
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        with looking(desk, chosen_session(desk, session), leaf, None) as lens:
-            found = story(lens.session, lens.leaf, memory_id)
+    with (
+        caught_up(context, data) as desk,
+        looking(desk, chosen_session(desk, session), leaf, None) as lens,
+    ):
+        found = story(lens.session, lens.leaf, memory_id)
     if json:
         say_json(found)
     else:
@@ -155,8 +156,7 @@ def try_settings(
     from ombus.operator.trial import try_settings as run_trial
 
     wanted = parsed(said)
-    with desk_for(settings_for(context, data)) as desk, progress("trying") as tell:
-        desk.catch_up()
+    with caught_up(context, data) as desk, progress("trying") as tell:
         found = run_trial(desk, chosen_session(desk, session), wanted, tell)
     if json:
         say_json(found)

@@ -12,7 +12,7 @@ import typer
 
 from ombus.cli.options import Data, LeafId, refuse
 from ombus.cli.output import note
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up
 
 
 class ExportFormat(StrEnum):
@@ -47,8 +47,7 @@ def export(
 
     if format is not ExportFormat.markdown:
         refuse(context, "chooses a branch, and this format holds all: --format markdown", "leaf")
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         key = chosen_session(desk, session)
         with _target(output) as file:
             match format:

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import Data, Json, LeafId, SessionName
+from ombus.cli.options import Data, Json, LeafId, ScopeName, SessionName
 from ombus.cli.output import columns, note, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ombus.operator.granting import Act
 
-ScopeName = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's id.")]
 Readers = Annotated[
     list[str], typer.Argument(metavar="READER...", help="Sessions of the same tenant.")
 ]
@@ -65,10 +64,8 @@ def grants(
     from ombus.operator.lookup import chosen_session
     from ombus.wiring_grants import open_sharing
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        with closing(open_sharing(desk)) as sharing:
-            found = grants_of(sharing, chosen_session(desk, session))
+    with caught_up(context, data) as desk, closing(open_sharing(desk)) as sharing:
+        found = grants_of(sharing, chosen_session(desk, session))
     if json:
         say_json(found)
         return
@@ -99,10 +96,8 @@ def access(
     from ombus.operator.lookup import chosen_session
     from ombus.wiring_grants import open_sharing
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        with closing(open_sharing(desk)) as sharing:
-            found = access_rows(sharing, chosen_session(desk, session), scope, limit)
+    with caught_up(context, data) as desk, closing(open_sharing(desk)) as sharing:
+        found = access_rows(sharing, chosen_session(desk, session), scope, limit)
     if json:
         for row in found:
             say_json(row)
@@ -139,15 +134,13 @@ def _carry_out(
     from ombus.wiring_grants import open_sharing
 
     wanted = Wanted(act=act, scope_id=scope, principals=tuple(readers), leaf=leaf)
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        with closing(open_sharing(desk)) as sharing:
-            key = chosen_session(desk, session)
-            if act == "revoke":
-                # In the name of whoever owns the grants, for only that one's word counts.
-                owner = grants_of(sharing, key).owner or wanted.issuer
-                wanted = replace(wanted, issuer=owner)
-            found = carry_out(desk, sharing, key, wanted)
+    with caught_up(context, data) as desk, closing(open_sharing(desk)) as sharing:
+        key = chosen_session(desk, session)
+        if act == "revoke":
+            # In the name of whoever owns the grants, for only that one's word counts.
+            owner = grants_of(sharing, key).owner or wanted.issuer
+            wanted = replace(wanted, issuer=owner)
+        found = carry_out(desk, sharing, key, wanted)
     if json:
         say_json(found)
         return

@@ -6,7 +6,7 @@ import typer
 
 from ombus.cli.options import Data, Json, SessionName, refuse
 from ombus.cli.output import note, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up
 
 if TYPE_CHECKING:
     from ombus_schemas.api import InvalidationAnswer, InvalidationRow
@@ -59,8 +59,7 @@ def invalidate(
     named = ids or []
     if len(named) > invalidating.MAX_IDS:
         raise typer.BadParameter(f"name at most {invalidating.MAX_IDS:,} ids at once")
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         key = chosen_session(desk, session)
         if list_:
             with desk.engine.reading(key) as live:

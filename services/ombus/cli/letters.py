@@ -15,7 +15,7 @@ from ombus_schemas.topics import DEAD_LETTERS, ENTRIES
 
 from ombus.cli.options import OF_KAFKA, Data, Json, Servers, refuse
 from ombus.cli.output import columns, say, say_json
-from ombus.cli.shell import connection_for_command, desk_for, settings_for
+from ombus.cli.shell import caught_up, connection_for_command
 
 if TYPE_CHECKING:
     from ombus_streams.runtime.ports import EntryLog
@@ -162,8 +162,7 @@ def _logs(
     """Open the logs of the data folder, folded up to now, or those of the named brokers."""
     if servers is None:
         refuse(context, "is of letters on Kafka: add --bootstrap-servers", *OF_KAFKA)
-        with desk_for(settings_for(context, data)) as desk:
-            desk.catch_up()
+        with caught_up(context, data) as desk:
             yield Logs(desk.engine.log, desk.engine.dead_letters)
         return
     refuse(context, "is of a data folder, and --bootstrap-servers names Kafka", "data")

@@ -19,7 +19,7 @@ from ombus.cli.options import (
     TopicName,
     refuse,
 )
-from ombus.cli.output import note, progress, say, say_json
+from ombus.cli.output import note, object_of, progress, say, say_json
 from ombus.cli.shell import desk_for, settings_for
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ def verify(
     from ombus.cli.exits import FOUND
 
     started = time.monotonic()
-    if not kafka:
-        refuse(context, _ADD_KAFKA, *OF_KAFKA)
     if kafka:
         from ombus.cli import rows
 
@@ -105,10 +103,11 @@ def verify(
     else:
         from ombus.operator.verification import verify_folder
 
+        refuse(context, _ADD_KAFKA, *OF_KAFKA)
         with desk_for(settings_for(context, data)) as desk, progress("verifying") as tell:
             found = verify_folder(desk.engine, tell)
     if json:
-        say_json({"equal": found.is_equal, **_object(found)})
+        say_json({"equal": found.is_equal, **object_of(found)})
     else:
         say_verification(found, time.monotonic() - started)
     if not found.is_equal:
@@ -166,31 +165,8 @@ def rebuild(
             rows.remove_old(where, as_json=json)
         else:
             rows.rebuild(where, checkpoints, wait, processes, as_json=json)
-        return
-    from ombus.operator.errors import NoData
-    from ombus.operator.rebuilding import rebuild as rebuild_folder
-    from ombus.wiring import has_log
-
-    settings = settings_for(context, data)
-    if not has_log(settings.folder):
-        raise NoData(settings.folder)
-    started = time.monotonic()
-    with progress("rebuilding") as tell:
-        done = rebuild_folder(settings, tell)
-    if json:
-        say_json(done)
-        return
-    match done.n_differing:
-        case None:
-            before = "the state before could not be read"
-        case 0:
-            before = "byte-equal to the state before"
-        case count:
-            before = f"{count:,} rows differ from the state before"
-    say(
-        f"rebuilt {done.rows:,} rows of {done.sessions:,} sessions from {done.records:,} records "
-        f"in {time.monotonic() - started:.2f} s: {before}"
-    )
+    else:
+        _rebuild_folder(context, data, as_json=json)
 
 
 def demo(
@@ -227,8 +203,28 @@ def say_verification(found: "Verification", seconds: float) -> None:
         say(f"verify: {found.n_differences:,} differences{rest}")
 
 
-def _object(found: "Verification") -> dict[str, object]:
-    import msgspec
+def _rebuild_folder(context: typer.Context, data: Path | None, *, as_json: bool) -> None:
+    from ombus.operator.errors import NoData
+    from ombus.operator.rebuilding import rebuild as rebuild_folder
+    from ombus.wiring import has_log
 
-    value: dict[str, object] = msgspec.to_builtins(found)
-    return value
+    settings = settings_for(context, data)
+    if not has_log(settings.folder):
+        raise NoData(settings.folder)
+    started = time.monotonic()
+    with progress("rebuilding") as tell:
+        done = rebuild_folder(settings, tell)
+    if as_json:
+        say_json(done)
+        return
+    match done.n_differing:
+        case None:
+            before = "the state before could not be read"
+        case 0:
+            before = "byte-equal to the state before"
+        case count:
+            before = f"{count:,} rows differ from the state before"
+    say(
+        f"rebuilt {done.rows:,} rows of {done.sessions:,} sessions from {done.records:,} records "
+        f"in {time.monotonic() - started:.2f} s: {before}"
+    )

@@ -25,6 +25,7 @@ LeafId: TypeAlias = Annotated[
         help="The entry the branch ends at. Default: the entry that came last.",
     ),
 ]
+ScopeName: TypeAlias = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's id.")]
 AsOf: TypeAlias = Annotated[
     str | None,
     typer.Option(

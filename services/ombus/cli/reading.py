@@ -14,7 +14,7 @@ import typer
 
 from ombus.cli.options import AsOf, Data, Json, LeafId, SessionName
 from ombus.cli.output import columns, note, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up, desk_for, settings_for
 
 if TYPE_CHECKING:
     from ombus_schemas.jsontext import JsonObject
@@ -28,8 +28,7 @@ def sessions(context: typer.Context, json: Json = False, data: Data = None) -> N
     """List the sessions of all tenants."""
     from ombus.operator.overview import overview
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         found = overview(desk.engine)
     if json:
         for each in found:
@@ -231,8 +230,7 @@ def _lens(
 ) -> Iterator[tuple["Desk", "Lens"]]:
     from ombus.operator.lookup import chosen_session, looking
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         key = chosen_session(desk, session)
         with looking(desk, key, leaf, as_of) as lens:
             yield desk, lens

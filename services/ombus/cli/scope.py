@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ombus.cli.options import AsOf, Data, Json, LeafId, SessionName
+from ombus.cli.options import AsOf, Data, Json, LeafId, ScopeName, SessionName
 from ombus.cli.output import columns, note, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-ScopeName = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's id.")]
 Refs = Annotated[
     list[str],
     typer.Argument(metavar="REF...", help="om:ID or reflection:ID, as `ombus view` shows ids."),
@@ -151,10 +150,11 @@ def list_(
     from ombus.operator.lookup import chosen_session, looking
     from ombus.operator.scoping import rows_of, stack_of, warnings_of_leaf
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
-        with looking(desk, chosen_session(desk, session), leaf, as_of) as lens:
-            rows, warnings, stack = rows_of(lens), warnings_of_leaf(lens), stack_of(lens)
+    with (
+        caught_up(context, data) as desk,
+        looking(desk, chosen_session(desk, session), leaf, as_of) as lens,
+    ):
+        rows, warnings, stack = rows_of(lens), warnings_of_leaf(lens), stack_of(lens)
     if json:
         say_json({"scopes": rows, "stack": stack, "warnings": warnings})
         return
@@ -204,18 +204,18 @@ def show(
 
     if include not in INCLUDES:
         raise typer.BadParameter(f"--include is one of {', '.join(INCLUDES)}")
-    settings = settings_for(context, data)
-    with desk_for(settings) as desk:
-        desk.catch_up()
-        with looking(desk, chosen_session(desk, session), leaf, as_of) as lens:
-            found = memory_of(
-                lens,
-                scope,
-                include,
-                "include" if closed else "hide",
-                tuple(kind or ()),
-                settings.secrets,
-            )
+    with (
+        caught_up(context, data) as desk,
+        looking(desk, chosen_session(desk, session), leaf, as_of) as lens,
+    ):
+        found = memory_of(
+            lens,
+            scope,
+            include,
+            "include" if closed else "hide",
+            tuple(kind or ()),
+            desk.settings.secrets,
+        )
     if json:
         say_json(found)
         return
@@ -242,8 +242,7 @@ def _carry_out(
     from ombus.operator.lookup import chosen_session
     from ombus.operator.scoping import NotAllowed, command
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         key = chosen_session(desk, session)
         try:
             found = command(desk, key, wanted, leaf)

@@ -123,3 +123,11 @@ def desk_for(settings: "ProcessSettings", *, needs_log: bool = True) -> Iterator
 
         with Desk(settings, needs_log=needs_log, watch=watch) as desk:
             yield desk
+
+
+@contextmanager
+def caught_up(context: typer.Context, data: Path | None) -> Iterator["Desk"]:
+    """Open the data folder of a command once everything in it is folded."""
+    with desk_for(settings_for(context, data)) as desk:
+        desk.catch_up()
+        yield desk

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS, SUPERVISION
 
-from ombus.cli.options import Data, Json, Servers
+from ombus.cli.options import Data, Json, Servers, TopicName
 from ombus.cli.output import say, say_json
 from ombus.cli.shell import connection_for_command, redis_for_command, settings_for
 
@@ -49,9 +49,7 @@ def worker(
             help="Answer GET /live, GET /ready and GET /metrics there.",
         ),
     ] = None,
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="Where the entries are.")
-    ] = ENTRIES,
+    topic: TopicName = ENTRIES,
     dead_letters: Annotated[
         str, typer.Option("--dead-letters", metavar="NAME", help="Where what is no entry goes.")
     ] = DEAD_LETTERS,

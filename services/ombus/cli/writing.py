@@ -9,7 +9,7 @@ import typer
 
 from ombus.cli.options import Data, Files, Json, LeafId, SessionName, Tenant
 from ombus.cli.output import note, progress, say, say_json
-from ombus.cli.shell import desk_for, settings_for
+from ombus.cli.shell import caught_up, desk_for, settings_for
 
 if TYPE_CHECKING:
     from ombus.operator.intake import Intake
@@ -133,8 +133,7 @@ def flush(
     from ombus.operator import requests
     from ombus.operator.lookup import chosen_session
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         done = requests.flush(desk, chosen_session(desk, session), leaf)
     if json:
         say_json(done)
@@ -156,8 +155,7 @@ def compact(
     from ombus.operator import requests
     from ombus.operator.lookup import chosen_session
 
-    with desk_for(settings_for(context, data)) as desk:
-        desk.catch_up()
+    with caught_up(context, data) as desk:
         key = chosen_session(desk, session)
         flushed = requests.flush(desk, key, leaf)
         done = requests.compact(desk, key, leaf) if flushed.failure is None else None
