@@ -109,7 +109,7 @@ bench-kafka: setup .venv-quix/installed
 conformance: setup
 	$(BIN)/python -m tests.conformance.runner $(VECTORS)
 
-# The vectors of work scopes once more, as requests to a gateway.
+# The vectors of work scopes, grants and shared scopes once more, as requests to a gateway.
 conformance-http: setup
 	$(BIN)/python -m tests.conformance.over_http $(VECTORS)
 

@@ -1,13 +1,15 @@
-"""The scope vectors through the HTTP API: ``python -m tests.conformance.over_http FOLDER``.
+"""The scope and shared-scope vectors over HTTP: ``python -m tests.conformance.over_http FOLDER``.
 
 Each case gets a session of its own on a gateway in this process. Its entries are put on the log as
-they are, one behind the other: nobody may append memory over HTTP. Then the calls are requests, and
-what they answer, and what they have appended, is compared with what is expected.
+they are, one behind the other: nobody may append memory over HTTP. Its grants go to the grants log,
+where alone they count. Then the calls are requests, and what they answer, and what they have
+appended, is compared with what is expected.
 
 A refusal is the class of the reference by its code: ``bad_request`` is TypeError, ``scope_limit``
 RangeError, ``scope_refused`` Error. ``om.scope.left`` names its scope on our log (design.md section
-3), and is compared without it. What HTTP cannot ask is listed with the reason: whole cases in
-``NOT_OVER_HTTP``, which must differ, else the run fails; single calls in ``CALLS_NOT_OVER_HTTP``.
+3), a grant its opening entry and who issued it, and they are compared without. What HTTP cannot ask
+has a reason: whole cases in ``NOT_OVER_HTTP``, which must differ, else the run fails; single calls
+by ``why_not_asked``.
 """
 
 import asyncio
@@ -15,27 +17,16 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
-from ombus import Client
 from ombus.cli.logs import configure
 from ombus.client.errors import BadRequest, Refused, ScopeLimit, ScopeRefused
-from ombus.client.session import Session
-from ombus.gateway.app import Gateway
-from ombus.gateway.inprocess import InProcess
-from ombus.gateway.limits import Limits
-from ombus.gateway.serving import Listening, open_gateway
-from ombus.settings import load_settings
-from ombus_schemas.codec import decode, encode, key_of
-from ombus_schemas.entries import Entry, Message
-from ombus_schemas.ids import session_key
+from ombus_schemas.entries import Entry
+from ombus_schemas.ids import is_scope_id
 from ombus_schemas.jsontext import JsonObject, JsonValue
-from ombus_schemas.route import PREFIX
-from ombus_streams.runtime.ports import Draft
 
 from tests.conformance.cases import (
     Case,
@@ -48,116 +39,22 @@ from tests.conformance.cases import (
     secrets_of,
     strings_of,
 )
+from tests.conformance.over_http_bench import TENANT, Bench, Seeded, bench_in
+from tests.conformance.over_http_shared import (
+    blocks_of,
+    events_of,
+    granting,
+    in_order,
+    recalled_of,
+    sessions_of,
+)
 
-TENANT: Final = "local"
 NOT_OVER_HTTP: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "scopes_fold/grants/grant_without_open_counts",
-            "scopes_fold/grants/grant_on_closed_counts_in_fold",
-            "scopes_fold/grants/revoke",
-            "scopes_fold/grants/revoke_all_removes_key",
-            "scopes_fold/grants/revoke_then_grant",
-            "scopes_fold/grants/empty_principals_invalid",
-            "scopes_fold/grants/bad_principal_rejects_record",
-            "scopes_fold/grants/cap_1025_record_invalid",
-            "scopes_fold/grants/cap_1000_plus_100_truncates_to_1024",
-        ),
-        "grants in a session's log authorise nothing: they have a topic and a fold of their own",
-    ),
+    "shared_scopes/merge": "no route returns it: contexts, views and recalls are made of it",
+    "shared_scopes/context_blocks_invalidated_foreign_source": "the reference shows a reflection "
+    "whose support has lost its sources; ours does not (design.md section 10)",
 }
 """Cases by area and name."""
-CALLS_NOT_OVER_HTTP: Final[Mapping[str, Mapping[str, str]]] = {
-    "scope_controller/errors": {
-        '["open",{"id":"p","label":5}]': "a label that is no string is no body of the route: 400 "
-        "before its length is looked at",
-        '["has","bad id"]': "whether a scope is there is read from the list, which takes no id",
-    }
-}
-"""Calls by case, as JSON; the rest of the case is asked."""
-CLASS_BY_CODE: Final[Mapping[str, str]] = {
-    "bad_request": "TypeError",
-    "scope_limit": "RangeError",
-    "scope_refused": "Error",
-}
-
-
-class Bench:
-    """A gateway, a client on it, and the log behind it."""
-
-    def __init__(self, gateway: Gateway, client: Client) -> None:
-        self.gateway, self.client = gateway, client
-        self._n_sessions = 0
-
-    async def seeded(self, entries: list[Entry]) -> "Seeded":
-        """Return a new session that holds the entries, folded."""
-        self._n_sessions += 1
-        name = f"case-{self._n_sessions}"
-        log = self.gateway.host.engine.log
-        first = Entry(
-            id="seed",
-            session_id=name,
-            tenant_id=TENANT,
-            parent_id=None,
-            kind="message",
-            schema_version=1,
-            message=Message(role="system"),
-        )
-        drafts: list[Entry] = [first]
-        for entry in entries:
-            changed = msgspec.structs.replace(
-                entry,
-                session_id=name,
-                tenant_id=TENANT,
-                parent_id=drafts[-1].id,
-                schema_version=1,
-            )
-            drafts.append(changed)
-        positions = log.append([Draft(key=key_of(each), value=encode(each)) for each in drafts])
-        await self.gateway.host.until_folded(positions[-1], 30.0)
-        return Seeded(self, name, positions[-1].offset + 1)
-
-
-class Seeded:
-    """One case's session."""
-
-    def __init__(self, bench: Bench, name: str, next_offset: int) -> None:
-        self._bench, self.name, self._next_offset = bench, name, next_offset
-        self.handle: Session = bench.client.session(name)
-
-    async def post(self, command: str, body: JsonValue) -> JsonObject:
-        """Return ``{"ok": null}`` or the error of the reference that a refusal stands for."""
-        reply = await self._request("POST", f"scopes/{command}", json.dumps(body).encode())
-        return {"ok": None} if isinstance(reply, dict) and "error" not in reply else reply
-
-    async def get(self, name: str, **query: str) -> JsonObject:
-        return await self._request("GET", name, None, query)
-
-    def appended(self) -> list[JsonValue]:
-        """Return the bodies that the case has appended."""
-        engine = self._bench.gateway.host.engine
-        key = session_key(TENANT, self.name)
-        found: list[JsonValue] = []
-        for record in engine.log.read(engine.log.partition_of(key), self._next_offset, 10_000):
-            if record.key == key:
-                data = decode(record.value or b"").data
-                assert isinstance(data, dict)
-                if data["type"] == "om.scope.left":
-                    data = {"type": data["type"]}
-                found.append(data)
-        return found
-
-    async def _request(
-        self, method: str, name: str, body: bytes | None, query: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        path = f"{PREFIX}/sessions/{self.name}/{name}"
-        reply = await self._bench.client.transport.request(method, path, query or {}, body)
-        answer: JsonObject = msgspec.json.decode(reply.body)
-        if reply.status == 200:
-            return answer
-        code = str(answer["code"])
-        return {"error": {"name": CLASS_BY_CODE.get(code, code), "message": str(answer["detail"])}}
-
 
 Adapter = Callable[[Bench, JsonObject], Awaitable[Result]]
 
@@ -169,10 +66,13 @@ async def controller(bench: Bench, case: JsonObject) -> Result:
         return {"result": result, "appended": session.appended()}
     if case["op"] != "controller":
         raise UnknownOp(case["op"])
-    calls = case["calls"]
-    assert isinstance(calls, list)
-    results: list[JsonValue] = [await _called(session, call) for call in calls]
-    return {"results": results, "appended": session.appended()}
+    results: list[JsonValue] = []
+    appended: list[JsonValue] = []
+    for call in _list(case["calls"]):
+        held = await session.granted() if _list(call)[0] == "revoke" else {}
+        results.append(await _called(session, call))
+        appended += _changing(session.appended(), held)
+    return {"results": results, "appended": appended}
 
 
 async def fold(bench: Bench, case: JsonObject) -> Result:
@@ -199,8 +99,30 @@ async def fold(bench: Bench, case: JsonObject) -> Result:
                 ]
             )
             return _summary(await session.get("scopes", binds="true"))
+        case "grants":
+            granted = await _granted(bench, entries_of(case["entries"]))
+            return [[scope_id, named] for scope_id, named in granted.items()]
+        case "grants_generated":
+            granted = await _granted(
+                bench,
+                [
+                    _record(
+                        str(r),
+                        {
+                            "type": "om.scope.granted",
+                            "scopeId": "p",
+                            "principalIds": [f"r{r}-{i}" for i in range(int(number_of(n)))],
+                        },
+                    )
+                    for r, n in enumerate(_list(case["counts"]))
+                ],
+            )
+            return [
+                [scope_id, len(_list(named)), _list(named)[-1]]
+                for scope_id, named in granted.items()
+            ]
         case op:
-            return {"notOverHttp": op}
+            raise UnknownOp(op)
 
 
 async def project(bench: Bench, case: JsonObject) -> Result:
@@ -223,41 +145,49 @@ async def project(bench: Bench, case: JsonObject) -> Result:
     }
 
 
+async def shared(bench: Bench, case: JsonObject) -> Result:
+    reader = str(case["principalId"])
+    for name, entries in sessions_of(case).items():
+        await bench.seeded(entries, name)
+    for name, said in cast("JsonObject", case["stores"]).items():
+        if isinstance(said, list):
+            granting(bench.folder, TENANT, name, entries_of(said))
+    session = Seeded(bench, reader, 0)
+    match case["op"]:
+        case "resolve":
+            await session.get("context")
+            return {"events": events_of((await session.get("scopes/access"))["decisions"])}
+        case "shared_context":
+            options = case.get("options")
+            keep = options.get("keepRecentEntries") if isinstance(options, dict) else None
+            asked = {} if keep is None else {"recent": str(keep)}
+            return blocks_of((await session.get("context", **asked))["blocks"])
+        case "shared_recall":
+            answer = await session.get(f"memories/{case['id']}")
+            return recalled_of(cast("JsonObject", answer["recalled"]))
+        case op:
+            return {"notOverHttp": op}
+
+
 ADAPTERS: dict[str, Adapter] = {
     "scope_controller": controller,
     "scopes_fold": fold,
     "scopes_project": project,
+    "shared_scopes": shared,
 }
 """By area."""
-
-
-@asynccontextmanager
-async def bench_in(folder: Path, secrets: tuple[str, ...] = ()) -> AsyncIterator[Bench]:
-    """Lend a gateway over an empty folder."""
-    settings = load_settings({"data": str(folder), "tenant": TENANT}, {}, [])
-    settings = msgspec.structs.replace(settings, secrets=secrets)
-    n_any = 1_000_000
-    limits = Limits(
-        requests_per_second=n_any,
-        burst=n_any,
-        tenant_requests_per_second=n_any,
-        tenant_burst=n_any,
-    )
-    gateway = await asyncio.to_thread(open_gateway, settings, Listening(), limits, wait_seconds=0)
-    gateway.callers.trust()
-    gateway.host.start()
-    async with Client(transport=InProcess(gateway)) as client:
-        yield Bench(gateway, client)
 
 
 async def failures_of(cases: list[Case], folder: Path) -> list[str]:
     """Run the cases; return a line for each that does not do what it must."""
     found: list[str] = []
-    by_secrets: dict[tuple[str, ...], list[Case]] = {}
+    by_bench: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:
-        by_secrets.setdefault(tuple(secrets_of(case.input.get("secrets"))), []).append(case)
-    for number, (secrets, same) in enumerate(by_secrets.items()):
-        async with bench_in(folder / str(number), secrets) as bench:
+        # Sessions of a shared scope have the names of their vector: each has its own gateway.
+        alone = case.title if case.area == "shared_scopes" else ""
+        by_bench.setdefault((alone, *secrets_of(case.input.get("secrets"))), []).append(case)
+    for number, ((_, *secrets), same) in enumerate(by_bench.items()):
+        async with bench_in(folder / str(number), tuple(secrets)) as bench:
             for whole in same:
                 case = asked_of(whole)
                 result = await ADAPTERS[case.area](bench, case.input)
@@ -271,24 +201,34 @@ async def failures_of(cases: list[Case], folder: Path) -> list[str]:
 
 
 def asked_of(case: Case) -> Case:
-    """Return the case without the calls that HTTP cannot make.
-
-    Raises:
-        ValueError: the case has no such call.
-    """
-    left_out = CALLS_NOT_OVER_HTTP.get(case.title)
-    if left_out is None:
+    """Return the case without what HTTP cannot be asked."""
+    if case.input["op"] == "resolve":  # what is resolved shows in contexts and recalls
+        events = _list(cast("JsonObject", case.expected)["events"])
+        return msgspec.structs.replace(case, expected={"events": in_order(events)})
+    if "calls" not in case.input:
         return case
-    calls = [msgspec.json.encode(call).decode() for call in _list(case.input["calls"])]
     expected = cast("JsonObject", case.expected)
-    results = _list(expected["results"])
-    gone = {calls.index(call) for call in left_out}
-    kept = [place for place in range(len(calls)) if place not in gone]
+    calls, results = _list(case.input["calls"]), _list(expected["results"])
+    kept = [place for place in range(len(calls)) if why_not_asked(calls, place) is None]
     return msgspec.structs.replace(
         case,
-        input={**case.input, "calls": [_list(case.input["calls"])[place] for place in kept]},
+        input={**case.input, "calls": [calls[place] for place in kept]},
         expected={**expected, "results": [results[place] for place in kept]},
     )
+
+
+def why_not_asked(calls: Sequence[JsonValue], place: int) -> str | None:
+    """Return why a call of a controller is no request, if it is none."""
+    method, first, *_ = [*_list(calls[place]), None]
+    if method == "has" and not (isinstance(first, str) and is_scope_id(first)):
+        return "whether a scope is there is read from the list, which takes no id"
+    if method == "open" and isinstance(first, dict):
+        texts = [first[key] for key in ("kind", "label") if key in first]
+        if not all(isinstance(text, str) for text in texts):
+            return "a label that is no string is no body of the route: 400, its length unseen"
+    if method == "revoke" and ["close", first] in calls[:place]:
+        return "a closed scope can be revoked (design.md section 12, row 8)"
+    return None
 
 
 def cases_in(folder: Path) -> list[Case]:
@@ -311,9 +251,13 @@ def main(arguments: list[str]) -> int:
     excepted = [case for case in cases if case.title in NOT_OVER_HTTP]
     for case in excepted:
         print(f"not over HTTP {case.title}: {NOT_OVER_HTTP[case.title]}")
-    for title, calls in CALLS_NOT_OVER_HTTP.items():
-        for call, reason in calls.items():
-            print(f"not over HTTP {title}, the call {call}: {reason}")
+    for case in cases:
+        calls = _list(case.input.get("calls", []))
+        for place, call in enumerate(calls):
+            reason = why_not_asked(calls, place)
+            if reason is not None:
+                said = msgspec.json.encode(call).decode()
+                print(f"not over HTTP {case.title}, the call {said}: {reason}")
     n_passed = len(cases) - len(excepted) - len(failures)
     print(f"{n_passed} passed, {len(failures)} failed, {len(excepted)} not over HTTP")
     return 1 if failures or not cases else 0
@@ -337,6 +281,8 @@ async def _called(session: Seeded, call: JsonValue) -> JsonValue:
             return await session.post(method, {"scopeId": first})
         case "bind" | "unbind":
             return await session.post(method, {"scopeId": first, "refs": second})
+        case "grant" | "revoke":
+            return await session.post(method, {"scopeId": first, "principals": second})
         case _:
             raise UnknownOp(method)
 
@@ -355,6 +301,31 @@ async def _within(session: Seeded, scope: JsonValue, callback: str) -> JsonObjec
     except Refused as error:
         names = {BadRequest: "TypeError", ScopeLimit: "RangeError", ScopeRefused: "Error"}
         return {"error": {"name": names[type(error)], "message": str(error)}}
+
+
+async def _granted(bench: Bench, entries: list[Entry]) -> JsonObject:
+    """Return who may read what after the grant records among ``entries``."""
+    session = await bench.seeded([])
+    granting(bench.folder, TENANT, session.name, entries)
+    return await session.granted()
+
+
+def _changing(appended: Sequence[JsonValue], held: JsonObject) -> list[JsonValue]:
+    """Return what was appended without what a revoke has not changed.
+
+    Ours always appends (design.md section 10); the reference names those that held the scope.
+    """
+    found: list[JsonValue] = []
+    for each in appended:
+        data = cast("JsonObject", each)
+        if data["type"] == "om.scope.revoked":
+            holders = _list(held.get(str(data["scopeId"]), []))
+            named = [one for one in _list(data["principalIds"]) if one in holders]
+            data = {**data, "principalIds": named}
+            if not named:
+                continue
+        found.append(data)
+    return found
 
 
 def _map(answer: JsonObject) -> JsonObject:
