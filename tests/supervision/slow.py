@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ombus_schemas.supervision import (
+    ChildEvent,
     ChildEventsCapped,
     ChildEventsClosed,
     ChildEventsCoalesced,
@@ -26,7 +27,13 @@ ENDS: Final = {
     DelegationError: "failed",
     DelegationCancelled: "cancelled",
 }
-NEWS: Final = (ChildMilestone, ChildEventsCapped, ChildEventsCoalesced, ChildEventsClosed)
+NEWS: Final = (
+    ChildEvent,
+    ChildMilestone,
+    ChildEventsCapped,
+    ChildEventsCoalesced,
+    ChildEventsClosed,
+)
 
 
 @dataclass
@@ -47,6 +54,19 @@ class Slow:
         if self.of(DelegationStarted):
             return "started"
         return "admitted" if self.of(DelegationAdmitted) else "requested"
+
+    @property
+    def granted(self) -> int:
+        """How loud the child may be."""
+        admitted, _ = self.of(DelegationAdmitted)[0]
+        assert isinstance(admitted, DelegationAdmitted)
+        return ["on-complete", "milestones", "stream"].index(admitted.policy.report)
+
+    @property
+    def max_events(self) -> int:
+        admitted, _ = self.of(DelegationAdmitted)[0]
+        assert isinstance(admitted, DelegationAdmitted)
+        return admitted.limits.get("childEvents", 4_096)
 
     @property
     def epoch(self) -> int:
@@ -74,12 +94,15 @@ class Slow:
     def refusal(self, event: SupervisionEvent, at_ms: int) -> str | None:
         state = self.state
         if isinstance(event, NEWS):
-            if not self.epoch:
+            if not self.epoch or self.granted < (2 if isinstance(event, ChildEvent) else 1):
                 return "illegal"
             if self.places and (event.child_ordinal or 0, event.n) <= max(self.places):
                 return "repeated"
-            is_after = self.of(ChildEventsCapped) and not isinstance(event, ChildEventsClosed)
-            return "late" if is_after else None
+            if self.of(ChildEventsCapped) and not isinstance(event, ChildEventsClosed):
+                return "late"
+            is_told = isinstance(event, ChildEvent | ChildMilestone)
+            is_full = len(self.of(ChildEvent, ChildMilestone)) >= self.max_events
+            return "illegal" if is_told and is_full else None
         if isinstance(event, DelegationRequested):
             return "repeated"
         if state in ENDS.values():

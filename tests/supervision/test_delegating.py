@@ -22,7 +22,7 @@ SECRET = "ghp_" + "a1B2" * 9
 
 
 def delegate(gateway: Running, **said: Any) -> dict[str, Any]:
-    body = {"childId": "scout", "input": "look", "id": "ask-1", **said}
+    body = {"childId": "scout", "input": "look", "id": "ask-1", "report": "milestones", **said}
     answer = gateway.post("boss/delegations", body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ombus_schemas.ids import session_key
 from ombus_schemas.supervision import (
+    ChildEvent,
     ChildEventsCapped,
     ChildEventsClosed,
     ChildEventsCoalesced,
@@ -19,10 +20,11 @@ from ombus_schemas.supervision import (
     DelegationHeartbeat,
     DelegationRejected,
     DelegationStarted,
+    ReportPolicy,
     SupervisionEvent,
 )
 from ombus_streams.memory.rows import MemoryRows, Overlay
-from ombus_streams.supervision.handle import LIVE, TERMINAL, Handle
+from ombus_streams.supervision.handle import LIVE, LOUDNESS, TERMINAL, Handle
 from ombus_streams.supervision.parent import (
     Tally,
     claimable,
@@ -53,11 +55,12 @@ def event(draw: st.DrawFn) -> SupervisionEvent:
     place: dict[str, Any] = {"child_ordinal": draw(st.integers(0, 6)), "n": draw(st.integers(0, 1))}
     reason = draw(st.sampled_from(["crash", "lease_lost"]))
     lease = draw(st.sampled_from([250, 1_000]))
+    report = draw(st.sampled_from(LOUDNESS))
     return draw(
         st.sampled_from(
             [
                 asked,
-                DelegationAdmitted(**about),
+                DelegationAdmitted(**about, policy=ReportPolicy(report=report)),
                 DelegationAdmitted(**about, limits={"activeChildren": draw(st.integers(1, 2))}),
                 DelegationStarted(**about, epoch=max(1, epoch), lease_ms=lease, holder="h"),
                 DelegationStarted(**about, epoch=max(1, epoch), lease_ms=lease, holder="h"),
@@ -68,6 +71,7 @@ def event(draw: st.DrawFn) -> SupervisionEvent:
                 DelegationCancelled(**about),
                 ChildFailed(**about, epoch=epoch, reason=reason),
                 ChildMilestone(**about, **place, turn=1, child_event={}),
+                ChildEvent(**about, **place, child_event={}),
                 ChildEventsCoalesced(**about, **place, dropped=2, max_per_second=1),
                 ChildEventsCapped(**about, **place, max_child_events=1),
                 ChildEventsClosed(**about, **place, offered=3, delivered=1, coalesced=1, capped=1),
@@ -97,7 +101,11 @@ def begun(depths: list[int]) -> list[Told]:
     for asked, depth in zip(REQUESTS, depths, strict=True):
         about: dict[str, Any] = {"child_id": asked.child_id, "delegation_id": asked.delegation_id}
         claim = DelegationStarted(**about, epoch=1, lease_ms=250, holder="h")
-        found += [(each, 1) for each in (asked, DelegationAdmitted(**about), claim)][:depth]
+        report = LOUDNESS[depths[0] % len(LOUDNESS)]
+        admitted = DelegationAdmitted(
+            **about, policy=ReportPolicy(report=report), limits={"childEvents": 1 + depths[1]}
+        )
+        found += [(each, 1) for each in (asked, admitted, claim)][:depth]
     return found
 
 
@@ -154,7 +162,7 @@ def test_the_fold_agrees_with_the_slow_model(history: list[Told]) -> None:
 
 
 def is_over_full(event: SupervisionEvent, slow: dict[str, Slow]) -> bool:
-    if not isinstance(event, DelegationAdmitted) or not event.limits:
+    if not isinstance(event, DelegationAdmitted) or "activeChildren" not in event.limits:
         return False
     n_live = sum(model.state in LIVE for model in slow.values())
     return n_live >= event.limits["activeChildren"]
@@ -164,7 +172,7 @@ def check_one(handle: Handle, slow: Slow) -> None:
     assert (handle.lease.epoch if handle.lease else 0) == slow.epoch
     if handle.lease is not None:
         assert handle.lease.expires_ms == slow.lost_after
-    assert handle.news.n_events == len(slow.of(ChildMilestone))
+    assert handle.news.n_events == len(slow.of(ChildEvent, ChildMilestone))
     assert handle.news.n_coalesced == 2 * len(slow.of(ChildEventsCoalesced))
     assert handle.news.is_capped == bool(slow.of(ChildEventsCapped))
 

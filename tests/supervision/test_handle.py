@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import pytest
 from ombus_schemas.ids import delegation_id
 from ombus_schemas.supervision import (
+    ChildEvent,
     ChildEventsCapped,
     ChildEventsClosed,
     ChildEventsCoalesced,
@@ -18,6 +19,8 @@ from ombus_schemas.supervision import (
     DelegationRejected,
     DelegationRequested,
     DelegationStarted,
+    Report,
+    ReportPolicy,
     SupervisionEvent,
 )
 from ombus_streams.supervision.handle import LEASE_LOST, Handle, Ignored, opened, step
@@ -35,7 +38,9 @@ def told(kind: type[Kind], ordinal: int, **members: Any) -> Kind:
     return said(kind, child_ordinal=ordinal, **members)
 
 
-ADMITTED = said(DelegationAdmitted, limits={"timeoutMs": 60_000})
+ADMITTED = said(
+    DelegationAdmitted, limits={"timeoutMs": 60_000}, policy=ReportPolicy(report="milestones")
+)
 CLAIMED = said(DelegationStarted, epoch=1, holder="one", lease_ms=1_000)
 TAKEN_OVER = said(DelegationStarted, epoch=2, holder="two", lease_ms=1_000)
 FINISHED = said(DelegationFinished, epoch=1, status="completed", output="done", total_tokens=7)
@@ -157,6 +162,31 @@ def test_news_counts_once_for_each_place_and_never_moves_the_state() -> None:
     closed = step(capped, closing, 505)
     assert isinstance(closed, Handle)
     assert (closed.news.offered, closed.news.n_after_cap) == (9, 5)
+
+
+@pytest.mark.parametrize(
+    ("report", "heard"),
+    [("on-complete", ""), ("milestones", "milestone"), ("stream", "milestone event")],
+)
+def test_a_child_is_heard_no_louder_than_it_was_granted(report: Report, heard: str) -> None:
+    admitted = said(DelegationAdmitted, policy=ReportPolicy(report=report))
+    running = after(requested(), (admitted, 200), (CLAIMED, 300))
+    assert isinstance(running, Handle)
+    milestone = told(ChildMilestone, 1, turn=1, child_event={})
+    streamed = told(ChildEvent, 1, child_event={})
+    assert (step(running, milestone, 400) != "illegal") is ("milestone" in heard)
+    assert (step(running, streamed, 400) != "illegal") is ("event" in heard)
+
+
+def test_a_child_is_heard_no_more_often_than_it_was_granted() -> None:
+    admitted = said(
+        DelegationAdmitted, limits={"childEvents": 1}, policy=ReportPolicy(report="milestones")
+    )
+    heard = told(ChildMilestone, 1, turn=1, child_event={})
+    found = after(requested(), (admitted, 200), (CLAIMED, 300), (heard, 400))
+    assert isinstance(found, Handle)
+    assert step(found, told(ChildMilestone, 2, turn=2, child_event={}), 500) == "illegal"
+    assert isinstance(step(found, told(ChildEventsCapped, 2, max_child_events=1), 500), Handle)
 
 
 def test_news_of_a_child_that_nobody_claimed_is_illegal() -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 from ombus_schemas.supervision import Permission, Report, ReportPolicy
 
-from ombus_streams.supervision.handle import Handle
+from ombus_streams.supervision.handle import LOUDNESS, Handle
 from ombus_streams.supervision.limits import DEFAULT, Limits, lowered, shared
 from ombus_streams.supervision.parent import HOOK, Lineage
 
@@ -19,7 +19,6 @@ Denied = Literal[
 ]  # fmt: skip
 """Reasons of ``delegation_rejected``, in the order of the checks."""
 
-LOUDNESS: Final[tuple[Report, ...]] = ("on-complete", "milestones", "stream")
 DEFAULT_LIMITS: Final[dict[str, int]] = dict(DEFAULT)
 
 

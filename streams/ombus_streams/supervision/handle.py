@@ -29,10 +29,14 @@ from ombus_schemas.supervision import (
     Mode,
     OnLost,
     Permission,
+    Report,
     ReportPolicy,
     SupervisionEvent,
 )
 
+from ombus_streams.supervision.limits import HARD
+
+LOUDNESS: Final[tuple[Report, ...]] = ("on-complete", "milestones", "stream")
 State = Literal["requested", "admitted", "started", "rejected", "failed", "finished", "cancelled"]
 TERMINAL: Final[frozenset[State]] = frozenset({"rejected", "failed", "finished", "cancelled"})
 LIVE: Final[frozenset[State]] = frozenset({"admitted", "started"})
@@ -325,7 +329,7 @@ Told = ChildEvent | ChildMilestone | ChildEventsCapped | ChildEventsCoalesced | 
 
 
 def _told(handle: Handle, event: Told, at_ms: int) -> Handle | Ignored:
-    if handle.lease is None:
+    if handle.lease is None or not _is_granted(handle.policy, event):
         return "illegal"
     news = handle.news
     ordinal = news.ordinal if event.child_ordinal is None else event.child_ordinal
@@ -337,6 +341,8 @@ def _told(handle: Handle, event: Told, at_ms: int) -> Handle | Ignored:
             told = msgspec.structs.replace(told, offered=offered, n_after_cap=capped)
         case _ if news.is_capped:
             return "late"
+        case ChildEvent() | ChildMilestone() if news.n_events >= _max_events(handle):
+            return "illegal"
         case ChildEvent():
             told = msgspec.structs.replace(told, n_events=news.n_events + 1)
         case ChildMilestone(turn=turn, child_event=milestone):
@@ -348,3 +354,13 @@ def _told(handle: Handle, event: Told, at_ms: int) -> Handle | Ignored:
         case ChildEventsCoalesced(dropped=dropped):
             told = msgspec.structs.replace(told, n_coalesced=news.n_coalesced + dropped)
     return msgspec.structs.replace(handle, news=told)
+
+
+def _is_granted(policy: ReportPolicy, event: Told) -> bool:
+    """Say whether a child may be that loud: what its first entry names is no more than a wish."""
+    heard: Report = "stream" if isinstance(event, ChildEvent) else "milestones"
+    return LOUDNESS.index(heard) <= LOUDNESS.index(policy.report)
+
+
+def _max_events(handle: Handle) -> int:
+    return handle.limits.get("childEvents", HARD["childEvents"])
