@@ -1,5 +1,7 @@
 """S14, by id; failure and revocation texts are our own."""
 
+from typing import cast
+
 from ombus_schemas.jsontext import JsonObject
 from ombus_streams.memory.recall import NotRecalled, Revoked, recall, recall_json
 
@@ -13,7 +15,7 @@ def run(case: JsonObject) -> Result:
     invalidated = options.get("invalidatedIds") if isinstance(options, dict) else None
     recalled = recall(
         entries_of(case["entries"]),
-        str(case["id"]),
+        cast("str", case.get("id")),  # any value may be asked for
         secrets_of(case.get("secrets")),
         frozenset(strings_of(invalidated)),
     )

@@ -23,7 +23,7 @@ def run(case: JsonObject) -> Result:
         ),
     )
     delay = retry_delay_ms(
-        _failure(context["error"]),
+        _failure(context.get("error")),
         _number(context.get("attempt"), 1),
         policy,
         _number(options.get("randomValue"), NO_JITTER),
