@@ -48,6 +48,17 @@ def test_a_line_that_is_not_taken_is_named_and_the_others_are(cli: Cli) -> None:
     ]
 
 
+def test_a_role_that_nobody_observes_is_kept_and_warned_of(cli: Cli) -> None:
+    roles = ("user", "assistant", "tool", "system", "usr", "usr")
+    lines = [f'{{"role":"{role}","content":"x"}}' for role in roles]
+
+    done = cli("append", "s1", stdin="\n".join(lines))
+
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 6
+    assert done.err == "ombus: 2 messages of role 'usr' are kept, and no worker reads that role\n"
+
+
 def test_a_session_name_out_of_grammar_is_misuse(cli: Cli) -> None:
     done = cli("append", "no such/name/here", stdin="")
 

@@ -117,6 +117,8 @@ def append(
                     say_json(answer)
                 else:
                     say(f"{answer.position or answer.status} {answer.id}")
+    for role, count in feed.kept_only.items():
+        note(f"ombus: {count:,} messages of role {role!r} are kept, and no worker reads that role")
     if n_refused:
         raise typer.Exit(FOUND)
 

@@ -7,6 +7,7 @@ already is acknowledged without another append, so whoever was killed may send e
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -17,12 +18,15 @@ from ombus_schemas.codec import encode
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
 from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_streams.memory.coverage import SOURCE_ROLES
 from ombus_streams.memory.tree import Known, known_as
 from ombus_streams.runtime.records import iso
 
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
 
+_HEARD: Final = SOURCE_ROLES | {"system"}
+"""Roles that are what they are meant to be; another one is perhaps a slip."""
 _SHAPE: Final = 'a line is {"role": "user", "content": "…"} or an entry'
 
 
@@ -52,6 +56,8 @@ class Feed:
         self._tip = open_session(desk, key)
         self._digest_by_id: dict[str, bytes] = {}
         self._n_lines = 0
+        self.kept_only: Counter[str] = Counter()
+        """How many messages of each role were appended that no worker ever reads."""
 
     def take(self, lines: Sequence[bytes]) -> Iterator[Acknowledged | NotTaken]:
         """Append what is new among ``lines``, all of it at once, and yield one answer a line.
@@ -100,6 +106,8 @@ class Feed:
             entry = msgspec.structs.replace(entry, parent_id=self._tip)
         if not entry.side:
             self._tip = entry.id
+        if entry.message is not None and entry.message.role not in _HEARD:
+            self.kept_only[entry.message.role] += 1
         return entry
 
     def _offered(self, value: JsonObject) -> JsonObject:
