@@ -89,6 +89,9 @@ async def use(client: McpClient) -> None:
         refused = await value("recall", **arguments)
         assert (refused["found"], refused["reason"]) == (False, reason)
         assert "Nothing for you" not in str(refused)
+    refused = await value("recall", cursor=" m1", limit=1_000, direction="forward")
+    assert (refused["cursor"], refused["direction"], refused["limit"]) == ("m1", "forward", 1_000)
+    assert refused["entries"] == []
     assert "Usage" in str(await value("memory_view", mode="everything"))
 
 

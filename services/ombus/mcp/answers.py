@@ -11,7 +11,7 @@ import structlog
 from ombus_schemas.api import Read
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory.commands import USAGE
-from ombus_streams.memory.pages import MAX_LIMIT
+from ombus_streams.memory.pages import NoPage, page, page_json
 from ombus_streams.memory.recall_tool import Answer, request_of
 
 from ombus.client import OmbusError, Session
@@ -34,26 +34,22 @@ async def recall(session: Session, arguments: JsonObject, page_limit: JsonValue)
         memory_id = asked.memory_id
         found = await _answered("recall", session, lambda: session.recall(memory_id))
         return found if isinstance(found, dict) else found.recalled
-    limit = asked.limit
-    if (
-        isinstance(limit, bool)
-        or not isinstance(limit, int | float)
-        or not (1 <= limit <= MAX_LIMIT and limit == int(limit))
-    ):
-        text = f"A page holds 1 to {MAX_LIMIT} messages: ask for a limit within that."
-        return {"found": False, "reason": "limit_exceeded", "text": text}
-    whole = int(limit)
-    page = await _answered(
+    judged = page((), asked.cursor, asked.limit, asked.direction, asked.detail)
+    if isinstance(judged, NoPage) and judged.reason == "limit_exceeded":
+        return page_json(judged)
+    limit = judged.limit
+    assert isinstance(limit, int)
+    messages = await _answered(
         "recall",
         session,
         lambda: session.page(
             asked.cursor,
-            limit=whole,
+            limit=limit,
             direction="forward" if asked.direction == "forward" else None,
             detail="full" if asked.detail == "full" else None,
         ),
     )
-    return page if isinstance(page, dict) else page.page
+    return messages if isinstance(messages, dict) else messages.page
 
 
 async def status(session: Session) -> JsonObject:
