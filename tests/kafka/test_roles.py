@@ -122,7 +122,7 @@ async def performed(driver: Driver, log: MemoryLog) -> Counts:
         RunLimits(), threads, counts, failures.append,
     )  # fmt: skip
     partition = Partition(Processor(driver.store, log, 0), ROLES["all"], 0)
-    assert partition.catch_up_to(0)
+    assert partition.becomes_ready()
     running = asyncio.create_task(performing.run(lambda: [partition]))
     await asyncio.sleep(0)
     running.cancel()

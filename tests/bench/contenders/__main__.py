@@ -211,11 +211,6 @@ class Counting:
             self._ended.set()
         return at.next_offset
 
-    def catching_up(self) -> Sequence[int]:
-        return ()
-
-    def reached(self, partition: int, offset: int) -> None: ...
-
     async def passed_over(self, partition: int) -> None: ...
 
     async def lost(self, partition: int) -> None: ...

@@ -91,7 +91,6 @@ class Assignment:
                 await partition.close()
             else:
                 self._take_over(partition)
-                partition.is_read = True
                 offsets[partition.number] = partition.next_offset
         _log.info(
             "partitions.assigned",
@@ -170,18 +169,6 @@ class Assignment:
         if opened is not None:
             await self._read_from(opened)
 
-    def catching_up(self) -> Sequence[int]:
-        """Return the open partitions that have not reached their end yet."""
-        return [
-            each.number for each in self.partitions.values() if each.is_read and not each.is_ready
-        ]
-
-    def reached(self, partition: int, offset: int) -> None:
-        """Note that everything below ``offset`` was handed over, records or not."""
-        opened = self.partitions.get(partition)
-        if opened is not None and opened.catch_up_to(offset):
-            self._became_ready(opened)
-
     async def _open(self, number: int) -> Partition | None:
         try:
             async with asyncio.timeout(OPEN_WITHIN.total_seconds()):
@@ -213,9 +200,11 @@ class Assignment:
         self._accounts.adopt(partition.number, partition.processor.store)
         if self._role.emits:
             partition.start_sending(self._append_emissions)
-        self.reached(partition.number, partition.next_offset)
+        self._check_ready(partition)
 
-    def _became_ready(self, partition: Partition) -> None:
+    def _check_ready(self, partition: Partition) -> None:
+        if not partition.becomes_ready():
+            return
         _log.info(
             "partition.ready",
             role=self._role.name,
@@ -271,7 +260,6 @@ class Assignment:
     async def _read_from(self, partition: Partition) -> None:
         if self.reader is not None and self.partitions.get(partition.number) is partition:
             await self.reader.read_from({partition.number: partition.next_offset})
-            partition.is_read = True
 
     async def _follows(self, partition: Partition, offset: int) -> bool:
         """Say whether the log holds nothing between the position and ``offset``.
@@ -314,7 +302,7 @@ class Assignment:
                 live_from=partition.end,
             )
         )
-        self.reached(partition.number, partition.next_offset)
+        self._check_ready(partition)
         self._wake()
 
     async def _append_emissions(

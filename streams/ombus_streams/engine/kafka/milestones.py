@@ -33,7 +33,10 @@ class _Opened(msgspec.Struct):
     deriver: Deriver
     end: int
     """Where the log ended when the partition was opened."""
-    reached: int
+
+    @property
+    def is_ready(self) -> bool:
+        return self.deriver.next_offset >= self.end
 
 
 class MilestonesWorker:
@@ -109,7 +112,7 @@ class MilestonesWorker:
             found.append(
                 PartitionStatus(
                     partition=number,
-                    is_ready=opened is not None and opened.reached >= opened.end,
+                    is_ready=opened is not None and opened.is_ready,
                     next_offset=0 if opened is None else opened.deriver.next_offset,
                     catch_up_to=None if opened is None else opened.end,
                     end=None,
@@ -171,18 +174,7 @@ class MilestonesWorker:
         if fresh and deriver.next_offset <= fresh[-1].offset:
             await self.passed_over(partition)
             return None
-        self.reached(partition, deriver.next_offset)
         return deriver.next_offset
-
-    def catching_up(self) -> Sequence[int]:
-        """Return the open partitions that have not reached their end yet."""
-        return [number for number, each in self._opened.items() if each.reached < each.end]
-
-    def reached(self, partition: int, offset: int) -> None:
-        """Note that everything below ``offset`` was handed over, records or not."""
-        opened = self._opened.get(partition)
-        if opened is not None:
-            opened.reached = max(opened.reached, offset)
 
     async def passed_over(self, partition: int) -> None:
         """Read on from the position: records were fetched, and not handed over."""
@@ -198,7 +190,7 @@ class MilestonesWorker:
         deriver = Deriver(
             self._state.store(number), self._entries, self._events, number, self._secrets
         )
-        return _Opened(deriver, self._entries.end(number), deriver.next_offset)
+        return _Opened(deriver, self._entries.end(number))
 
     async def _again(self, number: int, error: Exception) -> None:
         """Open a partition again after a while; what was sent and not noted is sent again."""

@@ -64,8 +64,6 @@ class Partition:
         self.number = processor.partition
         self.scheduler: Scheduler | None = None
         """Nothing is decided before the fold has caught up: old duties may be done already."""
-        self.is_read = False
-        """The consumer stands at its position: before that, asking where it stands would wait."""
         self.n_sent = 0
         """Emissions that were acknowledged."""
         self._role, self._ahead = role, ahead
@@ -106,9 +104,9 @@ class Partition:
             self._unsent.set()
         return batch
 
-    def catch_up_to(self, offset: int) -> bool:
-        """Say whether the partition has become ready now: the log was read up to ``offset``."""
-        if self.is_ready or self._closed or offset < self.end:
+    def becomes_ready(self) -> bool:
+        """Say whether the partition has become ready now: the fold has come to ``end``."""
+        if self.is_ready or self._closed or self.next_offset < self.end:
             return False
         self.scheduler = Scheduler(self.processor, self._role.workers, self._ahead)
         return True

@@ -62,12 +62,6 @@ class Deciders:
     async def fold(self, partition: int, records: Sequence[LogRecord]) -> int | None:
         return None
 
-    def catching_up(self) -> Sequence[int]:
-        return ()
-
-    def reached(self, partition: int, offset: int) -> None:
-        """Nothing is read here."""
-
     async def passed_over(self, partition: int) -> None:
         """Nothing is read here."""
 

@@ -61,14 +61,6 @@ class Batches(Protocol):
         """
         ...
 
-    def catching_up(self) -> Sequence[int]:
-        """Return the open partitions that have not reached their end yet."""
-        ...
-
-    def reached(self, partition: int, offset: int) -> None:
-        """Note that everything below ``offset`` was handed over, records or not."""
-        ...
-
     async def passed_over(self, partition: int) -> None:
         """Records of the partition were fetched and not handed over: read on from its position."""
         ...
@@ -94,6 +86,10 @@ class BatchConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._durable: dict[TP, int] = {}
         self._passed_over: set[TP] = set()
+        self._after: dict[TP, int] = {}
+        """Behind the last record that was handed over, else where reading began."""
+        self._markers_up_to: dict[TP, int] = {}
+        """An end as a fetch saw it, up to which nothing but markers came after that."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -113,14 +109,12 @@ class BatchConsumer(driver.Consumer):
         assigned = {tp.partition for tp in self.assignment() if tp.topic == self._batches.topic}
         await self._seek_to({each: offsets[each] for each in offsets if each in assigned})
 
-    async def position_of(self, partition: int) -> int | None:
-        """Return the offset that is read next: past records that are no data, unlike the fold."""
-        return await self.position(TP(self._batches.topic, partition))
-
     def end_of(self, partition: int) -> int | None:
-        """Return the end of the partition as the last fetch saw it, if there was one."""
+        """Return where the records end as the last fetch saw it, if there was one."""
+        tp = TP(self._batches.topic, partition)
         with suppress(kafka_errors.IllegalStateError, ConsumerNotStarted):
-            return self.highwater(TP(self._batches.topic, partition))
+            end = self.highwater(tp)
+            return self._after.get(tp) if self._markers_up_to.get(tp) == end else end
         return None
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
@@ -128,7 +122,8 @@ class BatchConsumer(driver.Consumer):
         batches = self._batches
         await batches.revoked(tp.partition for tp in revoked if tp.topic == batches.topic)
         for tp in revoked:
-            self._durable.pop(tp, None)
+            for each in (self._durable, self._after, self._markers_up_to):
+                each.pop(tp, None)
         await super().on_partitions_revoked(revoked)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
@@ -138,6 +133,9 @@ class BatchConsumer(driver.Consumer):
         places = {TP(self._batches.topic, each): offset for each, offset in offsets.items()}
         if places:
             await self.seek_wait(places)
+            self._after |= places
+            for tp in places:
+                self._markers_up_to.pop(tp, None)
             self.resume_partitions(places)
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
@@ -158,7 +156,7 @@ class BatchConsumer(driver.Consumer):
                         await self._hand_over(TP(tp.topic, tp.partition), records)
                     else:
                         self._passed_over.add(TP(tp.topic, tp.partition))
-                await self._report_positions(found or {})
+                await self._pass_markers(found or {})
                 await asyncio.sleep(0)
         except kafka_errors.ConsumerStoppedError:
             if not self.app.should_stop:
@@ -175,23 +173,27 @@ class BatchConsumer(driver.Consumer):
             await self._batches.passed_over(self._passed_over.pop().partition)
 
     async def _hand_over(self, tp: TP, records: Sequence[LogRecord]) -> None:
+        self._after[tp] = records[-1].offset + 1
         next_offset = await self._batches.fold(tp.partition, records)
         if next_offset is not None:
             self._durable[tp] = next_offset
             self._read_offset[tp] = next_offset - 1
 
-    async def _report_positions(self, found: Mapping[TP, Any]) -> None:
-        """Say how far partitions without records are read: markers at their end are no records.
+    async def _pass_markers(self, found: Mapping[TP, Any]) -> None:
+        """Note where nothing but markers came up to the end of the last fetch.
 
-        Only here is it known that nothing that was read waits to be folded.
+        Only here is it known that nothing that was read waits to be handed over.
         """
-        batches, handed_over = self._batches, {tp.partition for tp in found}
-        for partition in batches.catching_up():
-            if partition not in handed_over and self.flow_active:
-                with suppress(kafka_errors.IllegalStateError):  # It was revoked meanwhile.
-                    offset = await self.position_of(partition)
-                    if offset is not None:
-                        batches.reached(partition, offset)
+        for tp, after in [*self._after.items()]:
+            if tp in found or tp in self._passed_over or not self.flow_active:
+                continue
+            with suppress(kafka_errors.IllegalStateError):  # It was revoked meanwhile.
+                end = self.highwater(tp)
+                if end is not None and end > after and end != self._markers_up_to.get(tp):
+                    offset = await self.position(tp)
+                    is_past = offset is not None and offset >= end
+                    if is_past and self._after.get(tp) == after:  # Nobody went back meanwhile.
+                        self._markers_up_to[tp] = end
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
         return iter(tuple(self._durable))
