@@ -25,9 +25,10 @@ async def kafka_bus(
     topic: str = ENTRIES,
     events: str = SUPERVISION,
 ) -> AsyncIterator[DirectBus]:
-    """Lend a bus on Kafka: this process folds the delegations itself, and shares out whose it
+    """Lend a bus on Kafka, over this process's own fold of the delegations.
 
-    claims with the group of its child id. ``instance`` names its rows and is no other process's.
+    Whose delegations it claims is shared out in the group of its child id. ``instance`` names its
+    rows and is no other process's.
 
     Raises:
         BrokerError, StoreError: see their way out.

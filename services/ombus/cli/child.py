@@ -1,6 +1,6 @@
 """``ombus child``: any program works on what is delegated to a child id."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from ombus_schemas.topics import ENTRIES, SUPERVISION
@@ -17,81 +17,98 @@ if TYPE_CHECKING:
     from ombus.client.children import Ended
 
 
+ChildId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="The child id to answer to.")
+]
+Command: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="-- COMMAND...", help="The program, and what it is given."),
+]
+Slots: TypeAlias = Annotated[
+    int, typer.Option("--slots", metavar="N", min=1, max=256, help="Delegations at once.")
+]
+LeaseSeconds: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--lease-seconds",
+        metavar="S",
+        min=0.25,
+        max=300,
+        help="Without a sign of life for so long, another child may take over.",
+    ),
+]
+Tasks: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--tasks", metavar="N", min=1, help="End after so many delegations."),
+]
+MaxLines: TypeAlias = Annotated[
+    int, typer.Option("--max-lines", metavar="N", min=1, help="Lines of output.")
+]
+MaxLineBytes: TypeAlias = Annotated[
+    int, typer.Option("--max-line-bytes", metavar="N", min=1, help="Bytes of one line.")
+]
+MaxBytes: TypeAlias = Annotated[
+    int, typer.Option("--max-bytes", metavar="N", min=1, help="Bytes of output.")
+]
+GraceSeconds: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--grace-seconds", metavar="S", min=0, max=10, help="Between SIGTERM and SIGKILL."
+    ),
+]
+GatewayUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="A gateway, instead of the data folder of this machine."
+    ),
+]
+ChildToken: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="OMBUS_CHILD_TOKEN",
+        help="For the gateway: a publisher of the sessions `*-session`.",
+    ),
+]
+OnKafka: TypeAlias = Annotated[
+    bool, typer.Option("--kafka", help="On Kafka itself, instead of the data folder.")
+]
+Instance: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--instance",
+        metavar="NAME",
+        help="With --kafka: names this process and its rows. Default: the host.",
+    ),
+]
+TopicName: TypeAlias = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="With --kafka: where the entries are.")
+]
+EventsTopic: TypeAlias = Annotated[
+    str,
+    typer.Option("--events", metavar="NAME", help="With --kafka: where supervision events are."),
+]
+
+
 def child(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The child id to answer to.")],
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- COMMAND...", help="The program, and what it is given."),
-    ],
-    slots: Annotated[
-        int, typer.Option("--slots", metavar="N", min=1, max=256, help="Delegations at once.")
-    ] = 1,
-    lease: Annotated[
-        float,
-        typer.Option(
-            "--lease-seconds",
-            metavar="S",
-            min=0.25,
-            max=300,
-            help="Without a sign of life for so long, another child may take over.",
-        ),
-    ] = 15.0,
-    tasks: Annotated[
-        int | None,
-        typer.Option("--tasks", metavar="N", min=1, help="End after so many delegations."),
-    ] = None,
-    max_lines: Annotated[
-        int, typer.Option("--max-lines", metavar="N", min=1, help="Lines of output.")
-    ] = 10_000,
-    max_line_bytes: Annotated[
-        int, typer.Option("--max-line-bytes", metavar="N", min=1, help="Bytes of one line.")
-    ] = 1_048_576,
-    max_bytes: Annotated[
-        int, typer.Option("--max-bytes", metavar="N", min=1, help="Bytes of output.")
-    ] = 67_108_864,
-    grace: Annotated[
-        float,
-        typer.Option(
-            "--grace-seconds", metavar="S", min=0, max=10, help="Between SIGTERM and SIGKILL."
-        ),
-    ] = 5.0,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url", metavar="URL", help="A gateway, instead of the data folder of this machine."
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            metavar="TOKEN",
-            envvar="OMBUS_CHILD_TOKEN",
-            help="For the gateway: a publisher of the sessions `*-session`.",
-        ),
-    ] = None,
-    kafka: Annotated[
-        bool, typer.Option("--kafka", help="On Kafka itself, instead of the data folder.")
-    ] = False,
+    name: ChildId,
+    command: Command,
+    slots: Slots = 1,
+    lease: LeaseSeconds = 15.0,
+    tasks: Tasks = None,
+    max_lines: MaxLines = 10_000,
+    max_line_bytes: MaxLineBytes = 1_048_576,
+    max_bytes: MaxBytes = 67_108_864,
+    grace: GraceSeconds = 5.0,
+    url: GatewayUrl = None,
+    token: ChildToken = None,
+    kafka: OnKafka = False,
     servers: Servers = None,
-    instance: Annotated[
-        str | None,
-        typer.Option(
-            "--instance",
-            metavar="NAME",
-            help="With --kafka: names this process and its rows. Default: the host.",
-        ),
-    ] = None,
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="With --kafka: where the entries are.")
-    ] = ENTRIES,
-    events: Annotated[
-        str,
-        typer.Option(
-            "--events", metavar="NAME", help="With --kafka: where supervision events are."
-        ),
-    ] = SUPERVISION,
+    instance: Instance = None,
+    topic: TopicName = ENTRIES,
+    events: EventsTopic = SUPERVISION,
     json: Json = False,
     tenant: Tenant = None,
     data: Data = None,
@@ -137,8 +154,6 @@ def child(
         grace_seconds=grace,
     )
     environ = {name: text for name, text in os.environ.items() if name != "OMBUS_CHILD_TOKEN"}
-    if url is None and not kafka:
-        environ |= {"OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
 
     async def work(task: ChildTask) -> Done:
         return await run_command(task, command, caps, environ)
@@ -150,16 +165,20 @@ def child(
             say(_line(seen))
 
     bus: AbstractAsyncContextManager[ChildBus]
+    where: str
     if kafka:
         from ombus.wiring_child import kafka_bus
 
         connection = connection_for_command(context, servers)
         named = instance or socket.gethostname()
         bus = kafka_bus(settings, connection, name, named, topic=topic, events=events)
+        where = "Kafka"
+    elif url is not None:
+        bus, where = gateway_bus(url, token), url
     else:
-        bus = folder_bus(settings) if url is None else gateway_bus(url, token)
+        bus, where = folder_bus(settings), str(settings.folder)
+        environ |= {"OMBUS_DATA": str(settings.folder), "OMBUS_TENANT": settings.tenant}
     if not json:
-        where = "Kafka" if kafka else url or settings.folder
         note(f"ombus: child {name} of {where}")
     asyncio.run(_serve(bus, name, work, watch, slots, round(lease * 1_000), tasks))
 
