@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, cast
@@ -22,7 +22,7 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.route import PREFIX
 from ombus_streams.runtime.ports import Draft, EntryLog
 
-from tests.conformance.over_http_shared import grants_log
+from tests.conformance.over_http_shared import granting, grants_log
 
 TENANT: Final = "local"
 CLASS_BY_CODE: Final[Mapping[str, str]] = {
@@ -76,6 +76,12 @@ class Seeded:
         self._bench, self.name, self._next_offset = bench, name, next_offset
         self._next_grant = 0
         self.handle: Session = bench.client.session(name)
+
+    def hold(self, entries: Sequence[Entry]) -> None:
+        """Put the grant records among ``entries`` on the grants log, if there are any."""
+        granting(self._bench.folder, TENANT, self.name, entries)
+        with grants_log(self._bench.folder) as log:
+            self._next_grant = log.end(log.partition_of(session_key(TENANT, self.name)))
 
     async def post(self, command: str, body: JsonValue) -> JsonObject:
         """Return ``{"ok": null}`` or the error of the reference that a refusal stands for."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+from ombus.operator.granting import LOCAL
 from ombus_schemas.codec import encode
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import session_key
@@ -20,7 +21,6 @@ from ombus_streams.runtime.ports import Draft
 
 from tests.conformance.cases import entries_of, strings_of
 
-OWNER = "whoever-granted-first"
 GRANT_RECORDS = ("om.scope.granted", "om.scope.revoked")
 
 
@@ -45,14 +45,16 @@ def granting(folder: Path, tenant: str, session_id: str, entries: Sequence[Entry
     A grant names the entry that opened its scope; where none has, one that is not there.
     """
     opened: dict[str, str] = {}
-    bodies: list[JsonObject] = [{"type": "om.session.owner", "ownerId": OWNER}]
+    bodies: list[JsonObject] = []
     for entry in entries:
         data = entry.data if isinstance(entry.data, dict) else {}
         if data.get("type") == "om.scope.opened":
             opened.setdefault(str(data.get("id")), entry.id)
         elif data.get("type") in GRANT_RECORDS:
             opening = opened.get(str(data.get("scopeId")), "never")
-            bodies.append({**data, "openingEntryId": opening, "issuedBy": OWNER})
+            bodies.append({**data, "openingEntryId": opening, "issuedBy": LOCAL})
+    if bodies:
+        bodies.insert(0, {"type": "om.session.owner", "ownerId": LOCAL})
     drafts = [
         Draft(
             key=session_key(tenant, session_id),
@@ -70,8 +72,9 @@ def granting(folder: Path, tenant: str, session_id: str, entries: Sequence[Entry
         )
         for number, body in enumerate(bodies)
     ]
-    with grants_log(folder) as log:
-        log.append(drafts)
+    if drafts:
+        with grants_log(folder) as log:
+            log.append(drafts)
 
 
 def sessions_of(case: JsonObject) -> dict[str, list[Entry]]:
