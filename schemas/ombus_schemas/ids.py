@@ -14,7 +14,6 @@ from ombus_schemas.limits import MAX_ID_CHARS
 
 SYSTEM_TENANT: Final = "_system"
 """Reserved: the tenant of ``om.log.created``; nobody's sessions live there."""
-SYSTEM_SESSION: Final = "log"
 WORKER_ID_PREFIX: Final = "om:"
 """Entry ids that begin with it belong to workers; admission refuses them from anybody else."""
 RUN_ID_DIGITS: Final = 24

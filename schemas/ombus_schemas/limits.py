@@ -27,23 +27,12 @@ MAX_INLINE_MEDIA_BYTES: Final = 32_768
 """Base64 text that stays in an entry; longer media travels by reference (cases.md B23)."""
 
 MAX_ID_CHARS: Final = 200
-MAX_KEY_PART_CHARS: Final = 128
 
 MAX_SCOPES: Final = 256
 """Host scopes of a session; the implicit root does not count (S18)."""
-MAX_SCOPE_DEPTH: Final = 8
-"""Scopes below the root on one chain; the stack holds as many."""
 MAX_BINDS: Final = 4_096
 """Refs bound to one scope; a record that would pass it is ignored whole."""
 MAX_LABEL_UNITS: Final = 512
 """UTF-16 units of a scope's label, and of its kind."""
 MAX_PRINCIPALS: Final = 1_024
 """Principals of one scope, and of one grant record."""
-
-MAX_RECALL_PAGE: Final = 100
-"""Entries of one page (S14)."""
-DEFAULT_RECALL_PAGE: Final = 20
-
-MAX_PARKED_ENTRIES: Final = 1_000
-"""Later entries of a session after which an entry whose parent never came is a root for ever
-(design.md section 4)."""
