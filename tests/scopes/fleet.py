@@ -1,7 +1,7 @@
 """Sessions that share a scope, and the records by which they are granted it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -11,12 +11,16 @@ from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_id, session_key
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.settings import SharedScope
+from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.engine import Engine
+from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.memory import reading
 from ombus_streams.memory.shared import SharedMemory
+from ombus_streams.runtime.grant_fold import GrantFolds
 from ombus_streams.runtime.grants import Decision
 from ombus_streams.runtime.ports import Draft, EntryLog, Position
-from ombus_streams.runtime.shared_reads import Asking
+from ombus_streams.runtime.row_branches import RowBranches
+from ombus_streams.runtime.shared_reads import MAX_WAIT, Asking, SharedReads
 
 TENANT = "acme"
 SCOPE = "release"
@@ -129,6 +133,24 @@ def asking(
         scope_map=scope_map,
         memory_id=memory_id,
     )
+
+
+class SharedFolder:
+    """Sessions and grants of one folder, and the reads of what is shared in it."""
+
+    def __init__(self, folder: Path, max_wait: timedelta = MAX_WAIT) -> None:
+        self.engine = open_engine(folder)
+        self.log = SqliteLog(folder / "grants", SystemClock(), topic=GRANTS)
+        self.access = Remembered()
+        self.branches = RowBranches(self.engine.reading)
+        self.folds = GrantFolds(self.log)
+        self.reads = SharedReads(
+            self.log, self.folds, self.branches, self.access, SystemClock(), max_wait
+        )
+
+    def close(self) -> None:
+        self.log.close()
+        self.engine.close()
 
 
 def markers(shared: SharedMemory) -> set[str]:

@@ -12,14 +12,8 @@ from ombus.mcp.server import memory_server
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import observation_id, reflection_id, session_key
 from ombus_schemas.jsontext import JsonObject
-from ombus_schemas.topics import GRANTS
-from ombus_streams.engine.embedded.engine import Engine
-from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.memory.shared import SharedMemory
 from ombus_streams.memory.shared_rows import SharedBranch, shared_branch
-from ombus_streams.runtime.grant_fold import GrantFolds
-from ombus_streams.runtime.row_branches import RowBranches
-from ombus_streams.runtime.shared_reads import SharedReads
 
 from tests.gateway.serving import Running, running
 from tests.scopes.fleet import (
@@ -27,11 +21,9 @@ from tests.scopes.fleet import (
     SCOPE,
     TENANT,
     Owner,
-    Remembered,
-    SystemClock,
+    SharedFolder,
     asking,
     marker,
-    open_engine,
     sharing,
 )
 from tests.scopes.test_http import TOML as SHARING
@@ -45,7 +37,7 @@ REASONS = ("revoked", "corrected", "deleted")
 NOTHING: frozenset[str] = frozenset()
 
 
-class Shared:
+class Shared(SharedFolder):
     """Sessions ``owner``, ``peer`` and ``reader``, all granted.
 
     Owner and peer have a reflection over their marker, a fork on which the marker is dropped, and
@@ -53,21 +45,13 @@ class Shared:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.engine: Engine = open_engine(folder)
-        self.log = SqliteLog(folder / "grants", SystemClock(), topic=GRANTS)
+        super().__init__(folder)
         for name in ("owner", "peer"):
             self.put([*sharing(name), *_derived(name)])
         self.put(sharing("reader"))
         owner = Owner(self.log, "owner")
         owner.take()
         owner.grant("reader", "peer")
-        self.reads = SharedReads(
-            self.log,
-            GrantFolds(self.log),
-            RowBranches(self.engine.reading),
-            Remembered(),
-            SystemClock(),
-        )
 
     def put(self, entries: list[Entry]) -> None:
         self.engine.append(entries)
@@ -88,17 +72,13 @@ class Shared:
         memory_id = observation_id(marker(name), ["m1"])
         return self.reads.resolve(asking(self.engine, "reader", "owner", memory_id=memory_id))
 
-    def branches(self, name: str) -> list[SharedBranch]:
+    def branches_of(self, name: str) -> list[SharedBranch]:
         """Return what each leaf gives."""
         memory_id = observation_id(marker(name), ["m1"])
         with self.engine.reading(session_key(TENANT, name)) as live:
             session = live.session
             leaves = [session.leaf(segment) for segment in session.segments()]
             return [shared_branch(session, leaf, SCOPE, memory_id) for leaf in leaves]
-
-    def close(self) -> None:
-        self.log.close()
-        self.engine.close()
 
 
 @pytest.fixture
@@ -161,10 +141,10 @@ def texts(memory: SharedMemory | SharedBranch) -> frozenset[str]:
 def test_no_leaf_of_the_session_gives_what_was_invalidated_in_it(
     shared: Shared, name: str, reason: str
 ) -> None:
-    assert len(shared.branches(name)) >= 2
-    assert all(marker(name) in str(texts(each)) for each in shared.branches(name))
+    assert len(shared.branches_of(name)) >= 2
+    assert all(marker(name) in str(texts(each)) for each in shared.branches_of(name))
     shared.invalidate(name, reason)
-    for branch in shared.branches(name):
+    for branch in shared.branches_of(name):
         assert texts(branch) == NOTHING
         assert branch.opening_id == "open"
 

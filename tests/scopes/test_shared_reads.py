@@ -8,14 +8,11 @@ import msgspec
 import pytest
 from ombus_schemas.ids import observation_id
 from ombus_schemas.settings import SharedScope
-from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.embedded.access import AccessFile
-from ombus_streams.engine.embedded.engine import Engine
 from ombus_streams.engine.embedded.log import SqliteLog
 from ombus_streams.memory.scopes import EMPTY
 from ombus_streams.memory.shared_rows import SharedBranch
 from ombus_streams.runtime.errors import RetryableError
-from ombus_streams.runtime.grant_fold import GrantFolds
 from ombus_streams.runtime.grants import (
     Decision,
     GrantSnapshot,
@@ -24,50 +21,37 @@ from ombus_streams.runtime.grants import (
     Watermark,
 )
 from ombus_streams.runtime.metrics import GRANT_DENIALS, Tally
-from ombus_streams.runtime.row_branches import RowBranches
 from ombus_streams.runtime.shared_reads import SharedReads
 
 from tests.scopes.fleet import (
     SCOPE,
     Owner,
-    Remembered,
+    SharedFolder,
     SystemClock,
     asking,
     make_sessions,
     marker,
     markers,
-    open_engine,
     sharing,
 )
 
 QUICK = timedelta(milliseconds=20)
 
 
-class World:
+class World(SharedFolder):
     """Sessions ``owner``, ``peer``, ``reader`` that have the scope open, nobody granted yet."""
 
     def __init__(self, folder: Path) -> None:
-        self.engine: Engine = open_engine(folder)
-        self.log = SqliteLog(folder / "grants", SystemClock(), topic=GRANTS)
+        super().__init__(folder, QUICK)
         make_sessions(self.engine, ["owner", "peer", "reader"])
         self.owner = Owner(self.log, "owner")
         self.owner.take()
-        self.access = Remembered()
-        self.branches = RowBranches(self.engine.reading)
-        self.folds = GrantFolds(self.log)
-        self.reads = SharedReads(
-            self.log, self.folds, self.branches, self.access, SystemClock(), QUICK
-        )
 
     def read(self, reader: str = "reader", owner: str = "owner") -> set[str]:
         return markers(self.reads.resolve(asking(self.engine, reader, owner)))
 
     def last(self) -> Decision:
         return self.access.decisions[-1]
-
-    def close(self) -> None:
-        self.log.close()
-        self.engine.close()
 
 
 @pytest.fixture
