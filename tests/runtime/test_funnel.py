@@ -210,10 +210,10 @@ def test_killed_after_any_statement_everything_is_given_once_and_in_order(
 
 
 def invalidated(
-    session: str, *ids: str, name: str = "gone", reason: str = "revoked"
+    session: str, *ids: str, name: str = "gone", reason: str = "revoked", hold: bool = True
 ) -> list[Entry]:
     return of(
-        session, fact(name, None, "sources.invalidated", ids=[*ids], reason=reason, hold=True)
+        session, fact(name, None, "sources.invalidated", ids=[*ids], reason=reason, hold=hold)
     )
 
 
@@ -271,6 +271,16 @@ def test_a_correction_that_becomes_a_revocation_follows_again_and_repeats_nothin
         "corrected",
         "revoked",
     ]
+
+
+def test_a_hold_that_comes_later_follows_the_copies_once(engine: Engine) -> None:
+    engine.append([*opted_in("a"), *talk("a", 1)])
+    engine.settle()
+    for number, hold in enumerate((False, True, True, False)):
+        engine.append(invalidated("a", "a-0", name=f"gone-{number}", hold=hold))
+        engine.settle()
+    derived = [e.data for e in log_of(engine, "team") if e.data_type == "om.sources.invalidated"]
+    assert [data.get("hold", False) for data in derived if isinstance(data, dict)] == [False, True]
 
 
 def test_a_circle_of_links_comes_to_an_end(engine: Engine) -> None:

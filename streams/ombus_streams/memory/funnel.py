@@ -141,12 +141,16 @@ def follow(session: Session, row: InvalidationRow, timestamp: str) -> list[Entry
 
 
 def _said_before(session: Session, row: InvalidationRow) -> set[str]:
-    """Return the ids of which this or more was said: ``corrected`` is less than the others."""
+    """Return the ids of which this or more was said.
+
+    ``corrected`` is less than the other reasons, and nothing to hold less than a hold.
+    """
     found: set[str] = set()
     for earlier in session.invalidations():
         if earlier.id == row.id:
             break
-        if row.reason == "corrected" or earlier.reason != "corrected":
+        as_hidden = row.reason == "corrected" or earlier.reason != "corrected"
+        if as_hidden and (earlier.hold or not row.hold):
             found.update(earlier.ids)
     return found
 
