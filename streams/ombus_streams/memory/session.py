@@ -121,7 +121,10 @@ class Session:
         return leaves, head_changed
 
     def place_of(self, entry_id: str) -> IdRow | None:
-        key = keys.entry_id(self.prefix, entry_id)
+        return self.place_at(keys.entry_id(self.prefix, entry_id))
+
+    def place_at(self, key: bytes) -> IdRow | None:
+        """Return what the row of an entry's id says."""
         value = self.rows.get(key)
         return None if value is None else _decoded(key, value, IdRow)
 

@@ -39,14 +39,19 @@ Known = Literal["new", "same", "other"]
 _ROOT = IdRow("chain", TRUNK, 0)
 
 
-def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
+def fold(
+    session: Session, entry: Entry, value: bytes, at_ms: int, id_key: bytes | None = None
+) -> Outcome:
     """Fold one entry, whose record's bytes are ``value``, appended at ``at_ms``.
+
+    ``id_key`` is the key of its id's row, for whoever has asked for that row already.
 
     The first entry with an id wins. A later one that is equal but for parent, timestamp and what a
     gateway stamps is a duplicate; a worker's other answer to a run is a repeated run.
     """
     head = session.head
-    known = session.place_of(entry.id) if head.arrivals else None
+    id_key = id_key or keys.entry_id(session.prefix, entry.id)
+    known = session.place_at(id_key) if head.arrivals else None
     session.head_changed()
     if known is not None:
         return _again(session, known, entry)
@@ -57,7 +62,7 @@ def fold(session: Session, entry: Entry, value: bytes, at_ms: int) -> Outcome:
     outcome: Outcome = "attached"
     leaf = session.leaves.get(head.default_segment)
     if leaf is not None and not head.n_parked and _follows(entry, leaf):
-        _extend(session, leaf, entry, value, at_ms, orphan=False)
+        _extend(session, leaf, entry, id_key, value, at_ms, orphan=False)
     elif (parent := _parent_of(session, entry)) is not None:
         _attach_all(session, entry, value, at_ms, parent, orphan=False)
     else:
@@ -200,7 +205,8 @@ def _attach(
 ) -> None:
     if not entry.side:
         leaf = _leaf_for(session, entry, parent)
-        _extend(session, leaf, entry, value, at_ms, orphan=orphan)
+        id_key = keys.entry_id(session.prefix, entry.id)
+        _extend(session, leaf, entry, id_key, value, at_ms, orphan=orphan)
         return
     head, prefix = session.head, session.prefix
     ordinal = head.next_ordinal
@@ -223,16 +229,23 @@ def _follows(entry: Entry, leaf: LeafHead) -> bool:
 
 
 def _extend(
-    session: Session, leaf: LeafHead, entry: Entry, value: bytes, at_ms: int, *, orphan: bool
+    session: Session,
+    leaf: LeafHead,
+    entry: Entry,
+    id_key: bytes,
+    value: bytes,
+    at_ms: int,
+    *,
+    orphan: bool,
 ) -> None:
     """Attach a chain entry at the end of a leaf."""
-    head, prefix = session.head, session.prefix
+    head = session.head
     ordinal = head.next_ordinal
     head.next_ordinal += 1
     row = EntryRow(ordinal, entry_tokens(entry), at_ms, False, value)
-    session.write(keys.entry(prefix, leaf.segment, ordinal), row)
+    session.write(keys.entry(session.prefix, leaf.segment, ordinal), row)
     place = IdRow("chain", leaf.segment, ordinal, leaf.segment, ordinal, leaf.conflict)
-    session.write(keys.entry_id(prefix, entry.id), place)
+    session.write(id_key, place)
     leaf.tip_id, leaf.tip_ordinal = entry.id, ordinal
     if at_ms > leaf.at_ms:
         leaf.at_ms = at_ms

@@ -148,9 +148,12 @@ class Processor:
         self, records: Sequence[LogRecord], touched: dict[bytes, Session], outbox: list[bytes]
     ) -> None:
         decoded = [_decoded(record) for record in records]
-        self._open(records, decoded, touched)
+        id_keys = iter(self._open(records, decoded, touched))
         for record, entry in zip(records, decoded, strict=True):
-            error = _fold_one(record, entry, touched) if isinstance(entry, Entry) else entry
+            if isinstance(entry, Entry):
+                error = _fold_one(record, entry, next(id_keys), touched)
+            else:
+                error = entry
             if error is not None and self._emits:
                 outbox.append(emission(record, self._topic, error, self._secrets))
 
@@ -159,25 +162,29 @@ class Processor:
         records: Sequence[LogRecord],
         decoded: Sequence[Entry | BadRecord | None],
         touched: dict[bytes, Session],
-    ) -> None:
+    ) -> Sequence[bytes]:
         """Add the sessions of these records to ``touched``, in the order they first come.
 
-        The places of their ids are read at once: nearly all of them are new.
+        The places of their ids are read at once: nearly all of them are new. Returns the keys of
+        those places, of each entry in turn.
         """
+        id_keys: list[bytes] = []
         stored: list[bytes] = []
-        absent: list[bytes] = []
         for record, entry in zip(records, decoded, strict=True):
             if isinstance(entry, Entry):
                 assert record.key is not None
                 session = touched.get(record.key)
                 if session is None:
                     session = touched[record.key] = self.session(record.key)
-                place = keys.entry_id(session.prefix, entry.id)
-                (absent if session.is_new else stored).append(place)
-        expected: dict[bytes, bytes | None] = dict.fromkeys((*absent, *stored))
+                id_key = keys.entry_id(session.prefix, entry.id)
+                id_keys.append(id_key)
+                if not session.is_new:
+                    stored.append(id_key)
+        expected: dict[bytes, bytes | None] = dict.fromkeys(id_keys)
         if stored:
             expected.update(self.store.get_many(stored))
         self._rows.expect(expected)
+        return id_keys
 
     def _after(self, last: LogRecord) -> PositionRow:
         return PositionRow(
@@ -233,11 +240,12 @@ class Processor:
 
 
 def _fold_one(
-    record: LogRecord, entry: Entry, sessions: Mapping[bytes, Session]
+    record: LogRecord, entry: Entry, id_key: bytes, sessions: Mapping[bytes, Session]
 ) -> BadRecord | None:
     assert record.key is not None
     assert record.value is not None
-    if fold(sessions[record.key], entry, record.value, record.at_ms) == "refused":
+    session = sessions[record.key]
+    if fold(session, entry, record.value, record.at_ms, id_key) == "refused":
         return BadRecord("id", "the session holds another entry with this id")
     return None
 
