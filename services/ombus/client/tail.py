@@ -19,6 +19,21 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
     """Yield the events in a stream of lines; heartbeats and unknown ones are passed over."""
+    async for name, data, position in _frames(lines):
+        if name in ("open", "entry", "gap"):
+            said = {"kind": name, "position": position, "data": msgspec.json.decode(data)}
+            yield msgspec.convert(said, Event)
+
+
+async def told(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
+    """Yield position and data of the events named ``event`` in a stream of lines."""
+    async for name, data, position in _frames(lines):
+        if name == "event":
+            yield position or "", data
+
+
+async def _frames(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str, str | None]]:
+    """Yield name, data and id of each event that has data."""
     name, data, position = "", "", None
     async for line in lines:
         field, _, value = line.partition(":")
@@ -31,26 +46,6 @@ async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
             case "id":
                 position = value
             case "" if not line:
-                if name in ("open", "entry", "gap") and data:
-                    said = {"kind": name, "position": position, "data": msgspec.json.decode(data)}
-                    yield msgspec.convert(said, Event)
+                if data:
+                    yield name, data, position
                 name, data, position = "", "", None
-
-
-async def told(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
-    """Yield position and data of the events named ``event`` in a stream of lines."""
-    name, data, position = "", "", ""
-    async for line in lines:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match field:
-            case "event":
-                name = value
-            case "data":
-                data += value
-            case "id":
-                position = value
-            case "" if not line:
-                if name == "event" and data:
-                    yield position, data
-                name, data, position = "", "", ""
