@@ -11,6 +11,7 @@ from ombus_schemas.records import (
     OBSERVATIONS_DROPPED,
     OBSERVATIONS_RECORDED,
     REFLECTIONS_RECORDED,
+    folded_of,
 )
 from ombus_streams.memory.session import Session
 
@@ -26,7 +27,8 @@ class Withholding(msgspec.Struct, frozen=True):
         if not self.ids:
             return False
         tells = entry.kind in ("compaction", "summary") or entry.data_type in _MEMORY
-        return tells or entry.id in self.ids
+        # A payload is one on an entry of any kind, as imports may have it (S5).
+        return tells or entry.id in self.ids or folded_of(entry) is not None
 
 
 def withholding(session: Session) -> Withholding:
