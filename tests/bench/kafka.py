@@ -46,7 +46,7 @@ from ombus.operator.together import fold_together
 from ombus_schemas.codec import encode, key_of
 from ombus_schemas.entries import Entry
 from ombus_streams.engine.kafka.log import KafkaLog
-from ombus_streams.engine.kafka.partition import MAX_BATCH
+from ombus_streams.engine.kafka.partition import MAX_BATCH_BEHIND
 from ombus_streams.engine.kafka.store import RocksState
 from ombus_streams.runtime.ports import Draft, LogRecord
 from ombus_streams.runtime.processor import Processor
@@ -194,8 +194,8 @@ def _folding(processors: Sequence[Processor], parts: Sequence[Sequence[LogRecord
     gc.collect()
     start = time.perf_counter()
     for processor, records in zip(processors, parts, strict=True):
-        for at in range(0, len(records), MAX_BATCH):
-            processor.fold(records[at : at + MAX_BATCH])
+        for at in range(0, len(records), MAX_BATCH_BEHIND):
+            processor.fold(records[at : at + MAX_BATCH_BEHIND])
     return time.perf_counter() - start
 
 
@@ -243,7 +243,7 @@ def _opened(folder: Path, log: KafkaLog) -> None:
     for number in range(log.partitions):
         processor = Processor(state.store(number), log, number, topic=log.topic)
         while processor.lag():
-            processor.step(MAX_BATCH)
+            processor.step(MAX_BATCH_BEHIND)
     state.close()
 
 

@@ -101,7 +101,7 @@ async def run(told: Told, stop: asyncio.Event, report: bool = True) -> None:
         WorkerOptions(
             instance=told.instance,
             group_prefix=place.topic,
-            fold=FoldOptions(max_batch=told.max_batch),
+            fold=FoldOptions(max_batch=told.max_batch, max_batch_behind=told.max_batch),
             limits=RunLimits(max_runs=told.max_runs, max_tenant_runs=told.max_runs),
             membership=Membership(commit_interval=timedelta(milliseconds=200)),
             stop_within=timedelta(seconds=5),

@@ -73,7 +73,7 @@ class Letters(MemoryLog):
 class Desk:
     """An assignment over a log in memory and RocksDB in a folder."""
 
-    def __init__(self, folder: Path, role: str = "all", max_batch: int = 7) -> None:
+    def __init__(self, folder: Path, role: str = "all", max_batch_behind: int = 7) -> None:
         self.clock = ManualClock()
         self.log, self.letters = MemoryLog(self.clock), Letters(self.clock)
         self.state = RocksState(folder, small_memory())
@@ -82,7 +82,8 @@ class Desk:
         self.n_woken = 0
         self.threads = Threads("test", 2)
         self.assignment = Assignment(
-            "entries", "a", ROLES[role], FoldOptions(max_batch=max_batch), self.log, self.letters,
+            "entries", "a", ROLES[role],
+            FoldOptions(max_batch=7, max_batch_behind=max_batch_behind), self.log, self.letters,
             self.state, self.clock, (), self.accounts, self.threads, self.counts, self._wake,
             self.failures.append,
         )  # fmt: skip
@@ -99,8 +100,8 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, role: str = "all") -> AsyncIterator[Desk]:
-    made = Desk(folder, role)
+async def desk(folder: Path, role: str = "all", max_batch_behind: int = 7) -> AsyncIterator[Desk]:
+    made = Desk(folder, role, max_batch_behind)
     try:
         yield made
     finally:
@@ -123,6 +124,21 @@ def test_reading_begins_at_the_position_row_whatever_the_group_has_committed(
             assert await here.assignment.fold(0, here.records(0, 20)) == 20
             await here.assignment.revoked([0])
             assert await here.assignment.assigned([0]) == {0: 20}
+
+    run(test())
+
+
+def test_until_a_partition_has_caught_up_it_is_folded_in_larger_pieces(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with desk(tmp_path, max_batch_behind=20) as here:
+            here.append(ENTRIES[:20])
+            await here.assignment.assigned([0])
+            assert await here.assignment.fold(0, here.records()) == 20
+            assert len(here.counts.lags_ms) == 1
+            assert here.assignment.partitions[0].is_ready
+            here.append(ENTRIES[20:34])
+            assert await here.assignment.fold(0, here.records(20)) == 34
+            assert len(here.counts.lags_ms) == 1 + 2
 
     run(test())
 

@@ -14,7 +14,7 @@ from ombus_streams.engine.kafka.admission import RunLimits
 from ombus_streams.engine.kafka.app import MAX_POLL_RECORDS, Membership, create_app
 from ombus_streams.engine.kafka.areas import POSITION, ROWS, position_bytes
 from ombus_streams.engine.kafka.log import KafkaLog
-from ombus_streams.engine.kafka.partition import MAX_BATCH
+from ombus_streams.engine.kafka.partition import MAX_BATCH_BEHIND
 from ombus_streams.engine.kafka.records import KafkaRecord, log_record
 from ombus_streams.engine.kafka.rocks import Memory
 from ombus_streams.engine.kafka.roles import ROLES
@@ -162,8 +162,8 @@ async def bare_real(told: Told, watch: Stopwatch) -> None:
 
     def fold(partition: int, records: list[KafkaRecord]) -> None:
         found = [log_record(record.partition, record) for record in records]
-        for start in range(0, len(found), MAX_BATCH):
-            processors[partition].fold(found[start : start + MAX_BATCH])
+        for start in range(0, len(found), MAX_BATCH_BEHIND):
+            processors[partition].fold(found[start : start + MAX_BATCH_BEHIND])
 
     await bare(told, watch, fold)
     state.close()

@@ -137,10 +137,12 @@ class Assignment:
             if unfolded and not await self._follows(opened, unfolded[0].offset):
                 await self._read_from(opened)
                 return None
-            for start in range(0, len(unfolded), self._options.max_batch):
+            options = self._options
+            n_at_once = options.max_batch if opened.is_ready else options.max_batch_behind
+            for start in range(0, len(unfolded), n_at_once):
                 if self.partitions.get(partition) is not opened:
                     return None
-                self._fold_batch(opened, unfolded[start : start + self._options.max_batch])
+                self._fold_batch(opened, unfolded[start : start + n_at_once])
                 await asyncio.sleep(0)
         except Closed:
             return None

@@ -21,6 +21,9 @@ from ombus_streams.runtime.scheduler import Scheduler
 
 MAX_BATCH: Final = 1_000
 """Records folded in one piece: the event loop stands still for as long."""
+MAX_BATCH_BEHIND: Final = 5_000
+"""The same of a partition that has not caught up, which answers nobody: each session's heads are
+written once a batch, so fewer batches cost less."""
 OUTBOX_BATCH: Final = 500
 FIRST_DELAY: Final = timedelta(milliseconds=500)
 MAX_DELAY: Final = timedelta(seconds=30)
@@ -32,6 +35,8 @@ class FoldOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How much is folded and kept at once."""
 
     max_batch: int = MAX_BATCH
+    max_batch_behind: int = MAX_BATCH_BEHIND
+    """Until the partition has caught up."""
     max_sessions: int = MAX_CACHED_SESSIONS
     """Sessions kept decoded, a partition."""
     ahead: AheadPolicy | None = None
