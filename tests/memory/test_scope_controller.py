@@ -100,3 +100,16 @@ def test_a_work_scope_is_left_once_also_when_its_body_fails() -> None:
         failing()
     kinds = [item.data_type for item in entries]
     assert kinds == ["om.scope.opened", "om.scope.entered", "om.scope.left"]
+
+
+@pytest.mark.parametrize("scope", [None, "p", ["p"], {}, {"id": "bad id"}])
+def test_a_work_scope_that_is_none_is_a_type_error_and_runs_nothing(scope: JsonValue) -> None:
+    entries: list[JsonObject] = []
+
+    with (
+        pytest.raises(TypeError),
+        scope_controller.work_scope(lambda: [], entries.append, scope),
+    ):
+        pytest.fail("the body ran")
+
+    assert entries == []

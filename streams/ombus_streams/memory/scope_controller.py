@@ -198,14 +198,14 @@ def revoke(
 def work_scope(
     read: Callable[[], Sequence[Entry]],
     append: Callable[[JsonObject], None],
-    scope: JsonObject,
+    scope: JsonValue,
     secrets: Sequence[str] = (),
 ) -> Iterator[str]:
     """Open the scope if it is missing, enter it, and leave it once, whatever the body does.
 
     An existing scope keeps its label; a closed one fails on entering. Never closes.
     """
-    scope_id = _scope_id(scope.get("id"))
+    scope_id = _scope_id(scope.get("id") if isinstance(scope, dict) else None)
     if not has_scope(scopes.fold(read()), scope_id):
         append(open_scope(scopes.fold(read()), scope, secrets))
     append(enter_scope(scopes.fold(read()), scope_id))

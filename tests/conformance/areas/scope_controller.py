@@ -79,7 +79,6 @@ def _call(branch: _Branch, method: str, first: JsonValue, second: JsonValue) -> 
 
 
 def _within(branch: _Branch, scope: JsonValue, callback: str) -> JsonValue:
-    assert isinstance(scope, dict)
     with controller.work_scope(lambda: branch.entries, branch.append, scope, branch.secrets):
         returns = re.fullmatch(r"returns (.*)", callback)
         if returns is None:

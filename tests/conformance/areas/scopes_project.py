@@ -15,8 +15,8 @@ def run(case: JsonObject) -> Result:
     visible = project_scopes(
         ledger.fold(entries),
         scopes.fold(entries),
-        str(options["from"]),
-        str(options["include"]),
+        str(options.get("from")),
+        str(options.get("include")),
         "include" if options.get("closed") == "include" else "hide",
         kinds if isinstance(kinds, list) else None,
     )
