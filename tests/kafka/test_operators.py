@@ -273,7 +273,7 @@ def folded_in(folder: Path) -> int:
 def test_a_process_that_ends_holds_nobody_up_and_the_operator_is_told(
     place: Place, log: KafkaLog, tmp_path: Path, is_killed: bool, how: str
 ) -> None:
-    append_all(log, drafts_of(traffic(2_500, n_sessions=40)))
+    append_all(log, drafts_of(traffic(12_000, n_sessions=40)))
     rows, notes = tmp_path / "rows", list[str]()
     left = left_by_partition(rows, log, range(2))
     assert left == {each: log.end(each) for each in range(2)}

@@ -23,7 +23,8 @@ from ombus_streams.runtime.processor import Processor
 from ombus.operator.progress import Tell, untold
 from ombus.wiring_state import open_states
 
-BATCH: Final = 1_000
+BATCH: Final = 5_000
+"""As of a worker that has not caught up: each session's heads are written once a batch."""
 TELL_SECONDS: Final = 0.2
 WORTH_PROCESSES: Final = 100_000
 """Records: fewer are folded before other processes have started."""

@@ -27,6 +27,10 @@ from ombus_streams.engine.kafka.store_errors import store_error
 _MIB: Final = 1 << 20
 _BLOOM_BITS: Final = 10
 """One look-up of an absent key in a hundred reads a block; most keys a fold asks for are new."""
+_FILTER_OF_BUFFER: Final = 0.005
+"""Of a write buffer, for a filter of its keys: to look a new one up is not to search the buffer."""
+_ARENA_BLOCK: Final = 16 << 10
+"""What the smallest write buffer takes, next to its filter: they are small in an idle partition."""
 _KEPT_LOGS: Final = 2
 _TABLES_BEFORE_COMPACTION: Final = 8
 """Of the youngest: a fold writes many small ones, and merging earlier writes them more often."""
@@ -80,6 +84,9 @@ class Memory:
         options.set_write_buffer_manager(self._buffers)
         options.set_write_buffer_size(bounds.buffer_bytes)
         options.set_max_write_buffer_number(2)
+        options.set_memtable_whole_key_filtering(True)
+        options.set_memtable_prefix_bloom_ratio(_FILTER_OF_BUFFER)
+        options.set_arena_block_size(_ARENA_BLOCK)
         options.set_level_zero_file_num_compaction_trigger(_TABLES_BEFORE_COMPACTION)
         options.set_max_open_files(bounds.max_open_files)
         options.set_max_total_wal_size(bounds.wal_bytes)
