@@ -13,7 +13,14 @@ from ombus_streams.providers.extractive import Extractive
 from ombus_streams.providers.scripted import Scripted, Turn, call
 from ombus_streams.runtime.errors import TerminalError
 from ombus_streams.runtime.flush import MemoryFlush
-from ombus_streams.runtime.flush_port import FlushResult, FlushStatus, Stage, Worker, limits_of
+from ombus_streams.runtime.flush_port import (
+    FlushResult,
+    FlushStatus,
+    Stage,
+    Worker,
+    bounds_turns,
+    limits_of,
+)
 from ombus_streams.runtime.provider import ModelProvider, ModelRequest, Text, TurnEvent
 
 from tests.support.ledgers import AT, entry, message
@@ -340,12 +347,20 @@ def test_limits_are_read_from_the_hosts_options() -> None:
     assert (limits.max_turns, limits.max_tool_calls_per_turn) == (64, 32)
 
 
-@pytest.mark.parametrize(("options", "n_turns"), [({}, 1), ({"maxWorkerTurns": 2}, 2)])
+@pytest.mark.parametrize(
+    ("options", "n_turns"),
+    [
+        ({}, 1),
+        ({"maxWorkerTurns": None}, 1),
+        ({"maxWorkerTurns": 2}, 2),
+        ({"maxWorkerTurns": 16}, 16),
+    ],
+)
 def test_the_setting_bounds_the_turns_of_a_run_unless_the_host_does(
     options: JsonObject, n_turns: int
 ) -> None:
     fact = call("record_observation", content="Uses pnpm", sourceEntryIds=["e1"])
-    observer = Scripted([[fact], [fact], [fact]])
+    observer = Scripted([[fact]] * 20)
     settings = resolve_settings(None, {"agentMaxTurns": 1})
     flush = MemoryFlush(
         talk(),
@@ -353,6 +368,7 @@ def test_the_setting_bounds_the_turns_of_a_run_unless_the_host_does(
         lambda: settings,
         now=lambda: AT,
         limits=limits_of(options),
+        bounds_turns=bounds_turns(options),
     )
 
     assert run(flush).observations == n_turns

@@ -70,14 +70,17 @@ class MemoryFlush:
         *,
         now: Callable[[], str],
         limits: WorkerLimits | None = None,
+        bounds_turns: bool = True,
         secrets: Sequence[str] = (),
         session_model: JsonValue = None,
         prompt: Prompt = "fenced",
         report_rejections: bool = True,
         respect_thresholds: bool = False,
     ) -> None:
+        """``bounds_turns``: ``limits``, if any, bound a run's turns too; else ``agentMaxTurns``."""
         self._session, self._workers, self._settings = session, workers, settings
         self._now, self._limits, self._secrets = now, limits or WorkerLimits(), tuple(secrets)
+        self._bounds_turns = bounds_turns and limits is not None
         self._session_model = session_model
         self._prompt: Prompt = prompt
         self._report_rejections = report_rejections
@@ -261,7 +264,7 @@ class MemoryFlush:
 
     def _limits_for(self, settings: MemorySettings) -> WorkerLimits:
         """Return the limits of a run: ``agentMaxTurns`` holds where the host bounds no turns."""
-        if self._limits.max_turns != WorkerLimits().max_turns:
+        if self._bounds_turns:
             return self._limits
         return msgspec.structs.replace(self._limits, max_turns=settings.agent_max_turns)
 

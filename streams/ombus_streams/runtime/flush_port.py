@@ -69,6 +69,11 @@ class FlushStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
+def bounds_turns(options: JsonObject) -> bool:
+    """Say whether a host's options bound the turns of a run, be it by the default itself."""
+    return options.get(f"{_LIMIT_PREFIX}Turns") is not None
+
+
 def limits_of(options: JsonObject) -> WorkerLimits:
     """Return the worker limits among a host's options (``maxWorkerTurns``…).
 

@@ -15,7 +15,7 @@ from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.resolution import resolve_settings
 from ombus_streams.providers.scripted import Scripted
 from ombus_streams.runtime.flush import MemoryFlush
-from ombus_streams.runtime.flush_port import FlushResult, Stage, Worker, limits_of
+from ombus_streams.runtime.flush_port import FlushResult, Stage, Worker, bounds_turns, limits_of
 
 from tests.conformance.areas.workers import script
 from tests.conformance.cases import Result, UnknownOp, entries_of, secrets_of
@@ -72,6 +72,7 @@ def run(case: JsonObject) -> Result:
         lambda: settings,
         now=lambda: "<now>",
         limits=limits_of(options),
+        bounds_turns=bounds_turns(options),
         secrets=secrets_of(options.get("secrets")),
         session_model=options.get("sessionModel"),
         prompt="reference",
