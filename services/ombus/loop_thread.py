@@ -16,7 +16,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self.failure: BaseException | None = None
-        """Why the work ended by itself."""
+        """Why the work ended by itself, or has to."""
 
     def start(self) -> None:
         self._thread.start()
@@ -31,6 +31,11 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
+    def fail(self, error: BaseException) -> None:
+        """Say why there is no going on; the first one to say so is kept."""
+        if self.failure is None:
+            self.failure = error
+
     def _run(self) -> None:
         async def run() -> None:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -40,7 +45,7 @@ class LoopThread:
         try:
             asyncio.run(run())
         except BaseException as error:
-            self.failure = error
+            self.fail(error)
         finally:
             self._started.set()
             self.ended.set()

@@ -115,6 +115,10 @@ class Host:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.engine.close)
 
+    def fail(self, error: BaseException) -> None:
+        """Let the process end with ``error``; the first one is kept."""
+        self.loop.fail(error)
+
     @property
     def is_ready(self) -> bool:
         return self.loop.failure is None and not self.loop.ended.is_set()

@@ -181,7 +181,7 @@ class Hub:
             except Exception as error:
                 # Without the log nobody can be told anything: readers come back by themselves.
                 if not self.is_closed:
-                    self._host.loop.failure = self._host.loop.failure or error
+                    self._host.fail(error)
                 for readers in self._by_key.values():
                     for each in readers:
                         each.close()
