@@ -9,7 +9,7 @@ import msgspec
 from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.records import Observation, Reflection
 
-FOLD_VERSION: Final = 2
+FOLD_VERSION: Final = 3
 """Part of folder and group names: another version is built beside, never migrated (section 6)."""
 
 TRUNK: Final = 0

@@ -36,7 +36,7 @@ from ombus_streams.supervision.handle import (
     step,
 )
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 MAX_OPEN: Final = 1_024
 """Delegations of a parent that are not over; one more is rejected by the fold itself."""
 MAX_CHILDREN: Final = 1_024
