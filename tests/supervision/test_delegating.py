@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from ombus_schemas.supervision import ChildMilestone, DelegationFinished, DelegationStarted
+from ombus_schemas.supervision import (
+    ChildEvent,
+    ChildEventsCoalesced,
+    ChildMilestone,
+    DelegationFinished,
+    DelegationStarted,
+    SupervisionEvent,
+)
 
 from tests.gateway.serving import Running, running
 from tests.supervision.telling import entry_of
@@ -46,6 +53,20 @@ def play_child(gateway: Running, delegation: str) -> None:
     ):
         delegations = gateway.gateway.delegating.delegations()
         delegations.append([entry_of(body, "boss", "local")])
+
+
+def play_loud_child(gateway: Running, delegation: str) -> None:
+    """Claim, tell of everything and finish."""
+    about: dict[str, Any] = {"child_id": "scout", "delegation_id": delegation}
+    said: list[SupervisionEvent] = [
+        DelegationStarted(**about, epoch=1, holder="test", lease_ms=60_000),
+        ChildEvent(**about, child_ordinal=3, child_event={"type": "turn"}),
+        ChildMilestone(**about, child_ordinal=4, turn=1, child_event={"type": "turn"}),
+        ChildEventsCoalesced(**about, child_ordinal=5, dropped=2, max_per_second=1),
+        DelegationFinished(**about, epoch=1, status="completed"),
+    ]
+    delegations = gateway.gateway.delegating.delegations()
+    delegations.append([entry_of(body, "boss", "local") for body in said])
 
 
 def admitted(gateway: Running, delegation: str) -> dict[str, Any]:
@@ -123,6 +144,26 @@ def test_a_stream_resumes_behind_its_last_event_and_ends_with_the_delegation(
         ]
         rest = events(url, headers={"Last-Event-ID": told[2]["position"]})
         assert rest == told[3:]
+
+
+def test_a_stream_tells_nothing_louder_than_was_granted(tmp_path: Path) -> None:
+    with running(tmp_path, toml=TOML) as gateway:
+        # The parent asks for more than the child's table grants.
+        id = delegate(gateway, report="stream")["delegationId"]
+        admitted(gateway, id)
+        play_loud_child(gateway, id)
+
+        url = f"{gateway.url}/v1/sessions/boss/delegations/events?delegation={id}"
+        told = events(url + "&after=start")
+
+    assert [each["event"]["type"] for each in told] == [
+        "delegation_requested",
+        "delegation_admitted",
+        "delegation_started",
+        "child_milestone",
+        "delegation_child_events_coalesced",
+        "delegation_finished",
+    ]
 
 
 def test_nothing_secret_and_nothing_above_a_cap_gets_onto_the_log(tmp_path: Path) -> None:

@@ -238,17 +238,19 @@ class Delegations:
         return TreeAnswer(session=session, nodes=nodes, ignored=dict(ignored))
 
     def told(self, key: bytes, offset: int, end: int) -> tuple[list[SupervisionTold], int]:
-        """Return events of a session from ``offset`` on, a page at most, and where to go on."""
+        """Return events of a session from ``offset`` on, a page at most, and where to go on.
+
+        What a child says louder than its delegation granted is not among them. A page ends before
+        news of a child that this process has not seen claimed yet.
+        """
         log = self._supervision.log
         partition = log.partition_of(key)
         records = log.read(partition, offset, min(PAGE, max(0, end - offset)))
-        secrets = self._settings.secrets
-        found = [
-            told
-            for record in records
-            if record.key == key and (told := told_of(record, log.incarnation, secrets)) is not None
-        ]
-        return found, records[-1].offset + 1 if records else offset
+        if not records:
+            return [], offset
+        with self._supervision.rows(key) as rows:
+            found, stopped = told_of(records, key, rows, log.incarnation, self._settings.secrets)
+        return found, records[-1].offset + 1 if stopped is None else stopped
 
     def end(self, key: bytes) -> Position:
         """Return the position the next event of the session's partition will get."""

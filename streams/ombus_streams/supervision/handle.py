@@ -325,11 +325,20 @@ def _ended(
     )
 
 
-Told = ChildEvent | ChildMilestone | ChildEventsCapped | ChildEventsCoalesced | ChildEventsClosed
+Heard: TypeAlias = (
+    ChildEvent | ChildMilestone | ChildEventsCapped | ChildEventsCoalesced | ChildEventsClosed
+)
+"""News of the child."""
 
 
-def _told(handle: Handle, event: Told, at_ms: int) -> Handle | Ignored:
-    if handle.lease is None or not _is_granted(handle.policy, event):
+def is_granted(policy: ReportPolicy, event: Heard) -> bool:
+    """Say whether a child may be that loud: what its first entry names is no more than a wish."""
+    heard: Report = "stream" if isinstance(event, ChildEvent) else "milestones"
+    return LOUDNESS.index(heard) <= LOUDNESS.index(policy.report)
+
+
+def _told(handle: Handle, event: Heard, at_ms: int) -> Handle | Ignored:
+    if handle.lease is None or not is_granted(handle.policy, event):
         return "illegal"
     news = handle.news
     ordinal = news.ordinal if event.child_ordinal is None else event.child_ordinal
@@ -354,12 +363,6 @@ def _told(handle: Handle, event: Told, at_ms: int) -> Handle | Ignored:
         case ChildEventsCoalesced(dropped=dropped):
             told = msgspec.structs.replace(told, n_coalesced=news.n_coalesced + dropped)
     return msgspec.structs.replace(handle, news=told)
-
-
-def _is_granted(policy: ReportPolicy, event: Told) -> bool:
-    """Say whether a child may be that loud: what its first entry names is no more than a wish."""
-    heard: Report = "stream" if isinstance(event, ChildEvent) else "milestones"
-    return LOUDNESS.index(heard) <= LOUDNESS.index(policy.report)
 
 
 def _max_events(handle: Handle) -> int:
