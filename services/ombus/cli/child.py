@@ -71,10 +71,10 @@ ChildToken: TypeAlias = Annotated[
         help="For the gateway: a publisher of the sessions `*-session`.",
     ),
 ]
-OnKafka: TypeAlias = Annotated[
+ChildOnKafka: TypeAlias = Annotated[
     bool, typer.Option("--kafka", help="On Kafka itself, instead of the data folder.")
 ]
-Instance: TypeAlias = Annotated[
+ChildInstance: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--instance",
@@ -82,7 +82,7 @@ Instance: TypeAlias = Annotated[
         help="With --kafka: names this process and its rows. Default: the host.",
     ),
 ]
-TopicName: TypeAlias = Annotated[
+ChildTopic: TypeAlias = Annotated[
     str, typer.Option("--topic", metavar="NAME", help="With --kafka: where the entries are.")
 ]
 EventsTopic: TypeAlias = Annotated[
@@ -104,10 +104,10 @@ def child(
     grace: GraceSeconds = 5.0,
     url: GatewayUrl = None,
     token: ChildToken = None,
-    kafka: OnKafka = False,
+    kafka: ChildOnKafka = False,
     servers: Servers = None,
-    instance: Instance = None,
-    topic: TopicName = ENTRIES,
+    instance: ChildInstance = None,
+    topic: ChildTopic = ENTRIES,
     events: EventsTopic = SUPERVISION,
     json: Json = False,
     tenant: Tenant = None,

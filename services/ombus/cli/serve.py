@@ -66,11 +66,11 @@ MaxTails: TypeAlias = Annotated[
 FolderWait: TypeAlias = Annotated[
     float, typer.Option("--wait", metavar="N", min=0, help="Seconds to wait for the folder.")
 ]
-OnKafka: TypeAlias = Annotated[
+GatewayOnKafka: TypeAlias = Annotated[
     bool,
     typer.Option("--kafka", help="Over the log on Kafka.", rich_help_panel=KAFKA),
 ]
-Servers: TypeAlias = Annotated[
+GatewayServers: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-servers",
@@ -79,7 +79,7 @@ Servers: TypeAlias = Annotated[
         rich_help_panel=KAFKA,
     ),
 ]
-Instance: TypeAlias = Annotated[
+GatewayInstance: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--instance",
@@ -88,7 +88,7 @@ Instance: TypeAlias = Annotated[
         rich_help_panel=KAFKA,
     ),
 ]
-RoleName: TypeAlias = Annotated[
+GatewayRole: TypeAlias = Annotated[
     str,
     typer.Option(
         "--role",
@@ -123,7 +123,7 @@ PeerSecretFile: TypeAlias = Annotated[
         rich_help_panel=KAFKA,
     ),
 ]
-TopicName: TypeAlias = Annotated[
+GatewayTopic: TypeAlias = Annotated[
     str,
     typer.Option("--topic", metavar="NAME", help="Where the entries are.", rich_help_panel=KAFKA),
 ]
@@ -158,14 +158,14 @@ def serve(
     max_body: MaxBody = None,
     max_tails: MaxTails = None,
     wait: FolderWait = 10.0,
-    kafka: OnKafka = False,
-    servers: Servers = None,
-    instance: Instance = None,
-    role: RoleName = "projector",
+    kafka: GatewayOnKafka = False,
+    servers: GatewayServers = None,
+    instance: GatewayInstance = None,
+    role: GatewayRole = "projector",
     replicas: Replicates = False,
     advertise: Advertised = None,
     peer_secret_file: PeerSecretFile = None,
-    topic: TopicName = ENTRIES,
+    topic: GatewayTopic = ENTRIES,
     dead_letters: DeadLetters = DEAD_LETTERS,
     grants: GrantsTopic = GRANTS,
     json: Json = False,
