@@ -230,8 +230,8 @@ def test_settings_that_make_no_sense_are_not_tried(remembered: Cli) -> None:
         assert text.split("=")[0].split(".")[-1] in done.err
 
 
-def checks(cli: Cli) -> dict[str, JsonObject]:
-    return {check["name"]: check for check in cli("doctor", "--json").json()["checks"]}
+def checks(cli: Cli, *options: object) -> dict[str, JsonObject]:
+    return {check["name"]: check for check in cli(*options, "doctor", "--json").json()["checks"]}
 
 
 def test_a_doctor_with_nothing_to_say_says_so(remembered: Cli) -> None:
@@ -324,6 +324,30 @@ def test_a_backup_is_a_data_folder_with_the_same_memory(remembered: Cli, tmp_pat
     again = remembered("backup", copy)
     assert again.code == 2
     assert "is not empty" in again.err
+
+
+@pytest.mark.parametrize("name", ["a#b?c%20d", "50%25 ä"])
+def test_a_data_folder_may_have_any_name(low: Cli, tmp_path: Path, name: str) -> None:
+    folder, copy = tmp_path / name / "data", tmp_path / name / "copy"
+    line = '{"role":"user","content":"The ferry leaves at 9:15."}'
+    assert low("--data", folder, "append", SESSION, stdin=line).code == 0
+    assert low("--data", folder, "token", "create", "ci", "--role", "reader").code == 0
+    assert low("--data", folder, "flush").code == 0
+
+    done = low("--data", folder, "backup", copy, "--json")
+
+    assert done.code == 0, done.out
+    rows = {each["file"]: each["rows"] for each in done.json()["files"]}
+    assert rows.pop("tokens.db") == 1
+    assert len(rows) == 3
+    assert sum(rows.values()) > 1
+    assert [each for each in tmp_path.iterdir() if each.name not in ("work", name)] == []
+    left = sorted(each.name for each in copy.rglob("*") if each.is_file())
+    assert [each for each in left if each.endswith(("-wal", "-shm"))] == []
+    assert low("--data", copy, "view").out == low("--data", folder, "view").out
+    for made in (folder, copy):
+        assert checks(low, "--data", made)["files"]["verdict"] == "ok"
+        assert low("--data", made, "verify").code == 0
 
 
 def test_no_token_is_valid_in_a_backup_and_its_gateway_asks_for_one(

@@ -33,6 +33,13 @@ IGNORED = [
     "replay --to file --into f --source g",
     "replay --to file --into f --source-topic other",
     "replay --to file --into f --bootstrap-servers localhost:1",
+    "replay --to file --into f --grants --since 2026-01-31",
+    "replay --to file --into f --grants --until 2026-01-31",
+    "replay --to file --into f --grants --offsets 0:0-1",
+    "worker projector --events other",
+    "worker all granter funnel --events other",
+    "worker projector observer --grants other",
+    "worker supervisor milestones --grants other",
     "archive a --topic other",
     "archive a --check --segment-mb 1",
     "archive a --check --from kafka",
@@ -74,3 +81,21 @@ def test_what_the_environment_says_is_not_given(cli: Cli, monkeypatch: pytest.Mo
 
 def test_what_a_default_says_is_not_given(cli: Cli) -> None:
     assert "[no_data]" in cli("verify").err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "worker supervisor --events other",
+        "worker projector milestones --events other",
+        "worker funnel --grants other",
+        "worker all --grants other",
+        "worker granter --grants other",
+        "replay --to file --into f --grants --session a",
+    ],
+)
+def test_what_means_something_is_not_refused(cli: Cli, line: str) -> None:
+    """What these lack is brokers, or a data folder."""
+    done = cli(*line.split())
+
+    assert "bootstrap-servers is not set" in done.err or "[no_data]" in done.err

@@ -18,7 +18,7 @@ from mcp import StdioServerParameters
 from ombus import Client, embedded, message
 from ombus.client import Session
 from ombus.mcp import answers
-from ombus.mcp.server import Guarded
+from ombus.mcp.server import Guarded, memory_server
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -178,3 +178,43 @@ def test_a_gateway_that_is_away_or_says_no_comes_to_a_value(tmp_path: Path) -> N
             assert {each["reason"] for each in found} == {"not_found"}
 
     asyncio.run(main())
+
+
+def test_what_is_wrong_with_the_arguments_is_told_without_the_secrets_in_them(
+    tmp_path: Path,
+) -> None:
+    async def main() -> list[str]:
+        async with embedded(tmp_path / "data") as client:
+            server = memory_server(client.session("s"), delegates=True, secrets=["hunter2"])
+            async with McpClient(server) as model:
+                return [
+                    str(await model.call_tool(tool, arguments))
+                    for tool, arguments in (
+                        ("recall", {"id": "hunter2 please"}),
+                        ("recall", {"cursor": "hunter2", "limit": 1_000}),
+                        ("spawn_agent", {"childId": "a", "input": "b", "mode": "hunter2"}),
+                        ("spawn_agent", {"childId": "a", "input": "b", "hunter2": 1}),
+                    )
+                ]
+
+    for said in asyncio.run(main()):
+        assert "[REDACTED]" in said
+        assert "hunter2" not in said
+
+
+def test_the_command_keeps_out_what_its_settings_name(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "secrets.txt").write_text("hunter2\n")
+
+    async def main() -> str:
+        server = StdioServerParameters(
+            command=OMBUS[0],
+            args=[*OMBUS[1:], *command(data)],
+            env={**os.environ, "OMBUS_SECRETS_FILE": str(tmp_path / "secrets.txt")},
+        )
+        async with asyncio.timeout(MAX_WAIT_S), McpClient(server) as client:
+            return str(await client.call_tool("recall", {"id": "hunter2 please"}))
+
+    said = asyncio.run(main())
+
+    assert "[REDACTED] please" in said
+    assert "hunter2" not in said

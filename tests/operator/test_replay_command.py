@@ -71,6 +71,24 @@ def test_grants_are_copied_when_they_are_asked_for_and_missed_when_not(
         assert by_key(copied) == by_key(log)
 
 
+def test_a_sessions_grants_come_with_its_revocations(data: Path, tmp_path: Path) -> None:
+    with closing(open_log(data / "grants", topic=GRANTS)) as log:
+        for name in "ab":
+            owner = Owner(log, name)
+            owner.take()
+            owner.grant("c", "d")
+            owner.revoke("d")
+
+    other = tmp_path / "other"
+    run(data, "--to", "sqlite", "--into", str(other), "--grants", "--session", "acme/a")
+
+    with (
+        closing(open_log(data / "grants", topic=GRANTS)) as log,
+        closing(open_log(other / "grants", topic=GRANTS)) as copy,
+    ):
+        assert by_key(copy) == {b"acme/a": by_key(log)[b"acme/a"]}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -73,7 +73,9 @@ def mcp(
 
     async def run() -> None:
         async with _opened(settings, url, token) as client:
-            server = memory_server(client.session(session), page_limit, delegates=delegate)
+            server = memory_server(
+                client.session(session), page_limit, delegates=delegate, secrets=settings.secrets
+            )
             if http:
                 note(f"serving {session} at http://{host}:{port}/mcp")
                 await serve_http(server, host, port, bearer)

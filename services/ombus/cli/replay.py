@@ -109,6 +109,10 @@ def replay(
         refuse(context, "is what --from file reads: add it", "source")
     if Place.KAFKA not in (to, from_):
         refuse(context, "is of Kafka: add --from kafka or --to kafka", "servers")
+    if grants:
+        # A session's grants and revocations have one key, so --session keeps them together.
+        fact = "would part grants from their revocations: copy them whole"
+        refuse(context, fact, "since", "until", "offsets")
     settings = settings_for(context, data)
     kind = _GRANTS if grants else _ENTRIES
     selection = Selection(

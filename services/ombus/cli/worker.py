@@ -1,12 +1,12 @@
 """``ombus worker NAME…``: fold what Kafka assigns to this machine, and do the named work."""
 
 import socket
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from ombus_schemas.topics import DEAD_LETTERS, ENTRIES, GRANTS, SUPERVISION
 
-from ombus.cli.options import Data, Json, Servers, TopicName
+from ombus.cli.options import Data, Json, Servers, TopicName, refuse
 from ombus.cli.output import say, say_json
 from ombus.cli.shell import connection_for_command, redis_for_command, settings_for
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from ombus.wiring_grants import RedisConnection
     from ombus.wiring_kafka import Connection
     from ombus.wiring_worker import WorkerStatus
+
+_READ_BY: Final = {
+    "events": ("milestones", "supervisor"),
+    "grants": ("funnel", "all", "granter"),
+}
+"""Which roles read a topic that not every worker opens, by the parameter that names it."""
 
 
 def worker(
@@ -71,6 +77,10 @@ def worker(
     """
     import asyncio
 
+    for option, readers in _READ_BY.items():
+        if not set(names) & set(readers):
+            fact = f"is read by {', '.join(readers)}, and none of them is named"
+            refuse(context, fact, option)
     connection = connection_for_command(context, servers)
     settings = settings_for(context, data, quiet=False)
     asyncio.run(

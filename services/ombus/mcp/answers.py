@@ -4,15 +4,15 @@ Everything fails closed: another session, an id that is none, a gateway that is 
 comes to a value that says so and holds nothing else. Arguments are never logged.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import structlog
 from ombus_schemas.api import Read
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.memory.commands import USAGE
-from ombus_streams.memory.pages import NoPage, page, page_json
-from ombus_streams.memory.recall_tool import Answer, request_of
+from ombus_streams.memory.pages import NoPage, page
+from ombus_streams.memory.recall_tool import Answer, answer, request_of
 
 from ombus.client import OmbusError, Session
 from ombus.client.errors import NotFound
@@ -25,9 +25,14 @@ Found = TypeVar("Found", bound=Read)
 _log = structlog.get_logger("ombus.mcp")
 
 
-async def recall(session: Session, arguments: JsonObject, page_limit: JsonValue) -> JsonObject:
-    """Return a memory with its sources, or a page of messages, or why not."""
-    asked = request_of(arguments, session.id, page_limit)
+async def recall(
+    session: Session, arguments: JsonObject, page_limit: JsonValue, secrets: Sequence[str] = ()
+) -> JsonObject:
+    """Return a memory with its sources, or a page of messages, or why not.
+
+    ``secrets`` are kept out of what is answered here; a gateway keeps out its own.
+    """
+    asked = request_of(arguments, session.id, page_limit, secrets)
     if isinstance(asked, Answer):
         return asked.value
     if asked.memory_id is not None:
@@ -36,7 +41,7 @@ async def recall(session: Session, arguments: JsonObject, page_limit: JsonValue)
         return found if isinstance(found, dict) else found.recalled
     judged = page((), asked.cursor, asked.limit, asked.direction, asked.detail)
     if isinstance(judged, NoPage) and judged.reason == "limit_exceeded":
-        return page_json(judged)
+        return answer(asked, (), secrets).value
     limit = judged.limit
     assert isinstance(limit, int)
     messages = await _answered(

@@ -5,6 +5,7 @@ value a model can read, before anything is delegated.
 """
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from ombus_schemas.delegating import WAIT_AGENT
+from ombus_schemas.redaction import redact
 from pydantic import ConfigDict
 
 from ombus.client.delegations import Delegations
@@ -29,11 +31,11 @@ class Given(ArgModelBase):
         return {"given": dict(self.model_extra or {})}
 
 
-def child_tools(children: Delegations) -> list[Tool]:
-    """Return the tools over one session's children."""
+def child_tools(children: Delegations, secrets: Sequence[str] = ()) -> list[Tool]:
+    """Return the tools over one session's children; ``secrets`` are not told back by a refusal."""
     return [
         Tool(
-            fn=partial(_call, children, tool.name),
+            fn=partial(_call, children, secrets, tool.name),
             name=tool.name,
             title=None,
             description=tool.description,
@@ -51,7 +53,12 @@ def child_tools(children: Delegations) -> list[Tool]:
     ]
 
 
-async def _call(children: Delegations, name: str, given: dict[str, Any]) -> CallToolResult:
+async def _call(
+    children: Delegations, secrets: Sequence[str], name: str, given: dict[str, Any]
+) -> CallToolResult:
     value = await children.call_tool(name, given, wait_seconds=WAIT_SECONDS)
-    text = TextContent(type="text", text=json.dumps(value, ensure_ascii=False))
-    return CallToolResult(content=[text], structured_content=value, is_error="error" in value)
+    is_error = "error" in value
+    shown = redact(value, secrets, max_depth=None) if is_error else value
+    assert isinstance(shown, dict)
+    text = TextContent(type="text", text=json.dumps(shown, ensure_ascii=False))
+    return CallToolResult(content=[text], structured_content=shown, is_error=is_error)

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+from collections.abc import Sequence
 from typing import Final
 
 import uvicorn
@@ -24,17 +25,21 @@ READS: Final = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_w
 
 
 def memory_server(
-    session: Session, page_limit: int | None = None, *, delegates: bool = False
+    session: Session,
+    page_limit: int | None = None,
+    *,
+    delegates: bool = False,
+    secrets: Sequence[str] = (),
 ) -> MCPServer[None]:
     """Return the server for one session; answers hold text and the same as structured content.
 
-    ``delegates``: a model may also ask children, as this session.
+    ``delegates``: a model may also ask children, as this session. ``secrets``: not told back.
     """
     server: MCPServer[None] = MCPServer(
         NAME,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        tools=child_tools(session.delegations) if delegates else [],
+        tools=child_tools(session.delegations, secrets) if delegates else [],
     )
 
     async def recall(
@@ -53,7 +58,7 @@ def memory_server(
             "detail": detail,
             "sessionId": sessionId,
         }
-        return _result(await answers.recall(session, given, page_limit))
+        return _result(await answers.recall(session, given, page_limit, secrets))
 
     async def memory_status() -> CallToolResult:
         return _result(await answers.status(session))

@@ -10,6 +10,7 @@ import msgspec
 
 from ombus.gateway.tokens import FILE as TOKENS
 from ombus.gateway.tokens import Tokens
+from ombus.operator.databases import open_to_read
 from ombus.operator.errors import Misaddressed
 from ombus.operator.progress import Tell
 from ombus.operator.verification import Verification, verify_folder
@@ -105,7 +106,7 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
 def faults_of(copy: Path, rows_by_table: Mapping[str, int]) -> tuple[str, ...]:
     """Return what is wrong with a copied file: its pages, or tables that lack rows or have more."""
     try:
-        with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as database:
+        with closing(open_to_read(copy, is_still=True)) as database:
             said = [str(fact) for (fact,) in database.execute("PRAGMA integrity_check")]
             found = _rows_by_table(database)
     except sqlite3.DatabaseError as error:
@@ -124,8 +125,7 @@ def _there(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 def _copy(source: Path, target: Path, name: str) -> Copied:
     target.touch(mode=source.stat().st_mode & 0o777)  # who may not read one may not read the other
-    origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True, isolation_level=None)
-    with closing(origin), closing(sqlite3.connect(target)) as copy:
+    with closing(open_to_read(source)) as origin, closing(sqlite3.connect(target)) as copy:
         origin.execute("BEGIN")  # What is counted and what is copied is one snapshot.
         counted = _rows_by_table(origin)
         origin.backup(copy, pages=1_024)

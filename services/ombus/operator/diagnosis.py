@@ -4,6 +4,7 @@ import platform
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Final, Literal
@@ -13,6 +14,7 @@ from ombus_streams.memory.duties import WORKERS
 from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.runtime.scheduler import attempts_in
 
+from ombus.operator.databases import open_to_read
 from ombus.operator.desk import Desk
 from ombus.operator.letters import letters
 
@@ -52,13 +54,11 @@ def _versions(desk: Desk) -> Check:
 def _files(desk: Desk) -> Check:
     engine = desk.engine
     for path in (engine.log.path, engine.dead_letters.path, engine.state.path):
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         try:
-            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            with closing(open_to_read(path)) as database:
+                (said,) = database.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
             said = str(error)
-        finally:
-            connection.close()
         if said != "ok":
             way_out = "restore a backup; the state alone comes back with `ombus rebuild`"
             return Check(name="files", verdict="finding", fact=f"{path}: {said}", way_out=way_out)
