@@ -216,7 +216,7 @@ class Round:
         return self._ends() == ends
 
     def _ends(self) -> dict[int, int]:
-        return {partition: end for partition, (_, end) in self.log.bounds().items()}
+        return self.log.ends()
 
     def _forge(self) -> int:
         """Append another answer to a run that has its own, and one to a base that was passed by."""

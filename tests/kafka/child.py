@@ -200,13 +200,13 @@ class Child:
 
 def settled(log: KafkaLog, children: Sequence[Child], quiet_seconds: float = 1.5) -> bool:
     """Say whether, for a while, all is folded, nothing runs, and nothing new has come."""
-    ends = {partition: end for partition, (_, end) in log.bounds().items()}
+    ends = log.ends()
     deadline = time.monotonic() + quiet_seconds
     while True:
         if not _is_quiet(ends, children):
             return False
         if time.monotonic() > deadline:
-            return {partition: end for partition, (_, end) in log.bounds().items()} == ends
+            return log.ends() == ends
         time.sleep(0.1)
 
 

@@ -129,6 +129,7 @@ def test_starts_and_ends_are_asked_at_once(log: KafkaLog) -> None:
     bounds = log.bounds()
     assert bounds[position.partition] == (0, 2)
     assert len(bounds) == 3
+    assert log.ends() == {partition: end for partition, (_, end) in bounds.items()}
 
 
 def test_markers_of_transactions_are_no_records_and_hold_no_reader_up(

@@ -100,7 +100,7 @@ class Granter:
 
     async def _compare(self) -> None:
         """Note which partitions are not in Redis as they were folded, whoever changed that."""
-        self._ends = await asyncio.to_thread(self._ends_now)
+        self._ends = await asyncio.to_thread(self._log.ends)
         if not self._caught_up_to:
             self._caught_up_to = dict(self._ends)
         for partition, fold in self._folds.items():
@@ -110,9 +110,6 @@ class Granter:
         moved = await asyncio.to_thread(self._moved)
         self.n_repaired += len(moved - self._stale)
         self._stale |= moved
-
-    def _ends_now(self) -> dict[int, int]:
-        return {partition: end for partition, (_, end) in self._log.bounds().items()}
 
     def _moved(self) -> set[int]:
         found: set[int] = set()

@@ -60,21 +60,25 @@ async def _look(
     consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return where the last record below each of ``ends`` ends; where there is none, the start."""
-    starts = await consumer.beginning_offsets([*ends])
-    found = dict(starts)
+    found: dict[TopicPartition, int] = {}
+    starts: dict[TopicPartition, int] = {}
     consumer.assign([*ends])
     places, n_offsets = {*ends}, 1
-    while True:
+    while places:
         for place in places:
-            consumer.seek(place, max(starts[place], ends[place] - n_offsets))
+            consumer.seek(place, max(starts.get(place, 0), ends[place] - n_offsets))
             consumer.resume(place)
         found |= await _read_up_to(consumer, {place: ends[place] for place in places})
-        places = {
-            place for place in places if found[place] == starts[place] < ends[place] - n_offsets
-        }
+        places -= found.keys()
         if not places:
-            return found
+            break
+        # Right below most ends lies a record: where nothing was found, the start is asked for.
+        starts = starts or await consumer.beginning_offsets([*places])
+        bare = {place for place in places if starts[place] >= ends[place] - n_offsets}
+        found |= {place: starts[place] for place in bare}
+        places -= bare
         n_offsets *= _WIDER
+    return found
 
 
 async def _read_up_to(

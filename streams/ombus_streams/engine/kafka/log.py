@@ -119,6 +119,10 @@ class KafkaLog:
         """Return the offset of the first record that the broker took at ``since_ms`` or later."""
         return self._call(self._readers.offset_at(partition, since_ms))
 
+    def ends(self) -> dict[int, int]:
+        """Return the end of every partition, asked at once."""
+        return self._call(self._readers.ends(range(self.partitions)))
+
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Return start and end of every partition, asked at once."""
         return self._call(self._readers.bounds(range(self.partitions)))

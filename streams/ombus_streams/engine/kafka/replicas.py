@@ -83,7 +83,7 @@ class Replicas:
 
         Raises: as ``reach_end``, but for ``NotServed``.
         """
-        for partition, (_, end) in self._entries.bounds().items():
+        for partition, end in self._entries.ends().items():
             processor = self._processors.get(partition)
             is_behind = processor is None or processor.next_offset < end
             if partition not in but_for and is_behind:
