@@ -11,8 +11,7 @@ import msgspec
 from ombus import Client
 from ombus.client.session import Session
 from ombus.gateway.app import Gateway
-from ombus.gateway.inprocess import InProcess
-from ombus.gateway.limits import Limits
+from ombus.gateway.inprocess import UNMETERED, InProcess
 from ombus.gateway.serving import Listening, open_gateway
 from ombus.settings import load_settings
 from ombus_schemas.codec import decode, encode, key_of
@@ -129,14 +128,9 @@ async def bench_in(folder: Path, secrets: tuple[str, ...] = ()) -> AsyncIterator
     """Lend a gateway over an empty folder."""
     settings = load_settings({"data": str(folder), "tenant": TENANT}, {}, [])
     settings = msgspec.structs.replace(settings, secrets=secrets)
-    n_any = 1_000_000
-    limits = Limits(
-        requests_per_second=n_any,
-        burst=n_any,
-        tenant_requests_per_second=n_any,
-        tenant_burst=n_any,
+    gateway = await asyncio.to_thread(
+        open_gateway, settings, Listening(), UNMETERED, wait_seconds=0
     )
-    gateway = await asyncio.to_thread(open_gateway, settings, Listening(), limits, wait_seconds=0)
     gateway.callers.trust()
     gateway.host.start()
     async with Client(transport=InProcess(gateway)) as client:

@@ -24,6 +24,14 @@ from ombus.settings import ProcessSettings, load_settings
 HOST: Final = "localhost"
 MAX_CHUNKS: Final = 16
 """Parts of a stream that wait for their reader."""
+_N_ANY: Final = 1_000_000
+UNMETERED: Final = Limits(
+    requests_per_second=_N_ANY,
+    burst=_N_ANY,
+    tenant_requests_per_second=_N_ANY,
+    tenant_burst=_N_ANY,
+)
+"""Of a gateway whose only caller is the process it is in."""
 
 
 class InProcess:
@@ -130,25 +138,18 @@ async def embedded(
     """
     calm()
     said = settings or load_settings({"data": str(folder), "tenant": tenant}, {}, [])
-    n_any = 1_000_000
-    limits = Limits(
-        requests_per_second=n_any,
-        burst=n_any,
-        tenant_requests_per_second=n_any,
-        tenant_burst=n_any,
-    )
-    gateway = await asyncio.to_thread(_open, said, limits)
+    gateway = await asyncio.to_thread(_open, said)
     gateway.callers.trust()
     gateway.host.start()
     async with Client(transport=InProcess(gateway)) as client:
         yield client
 
 
-def _open(settings: ProcessSettings, limits: Limits) -> Gateway:
+def _open(settings: ProcessSettings) -> Gateway:
     try:
-        return open_gateway(settings, Listening(), limits, wait_seconds=0)
+        return open_gateway(settings, Listening(), UNMETERED, wait_seconds=0)
     except Busy:
-        return open_gateway(settings, Listening(), limits, folds=False)
+        return open_gateway(settings, Listening(), UNMETERED, folds=False)
 
 
 def _scope(
