@@ -15,13 +15,10 @@ from ombus_streams.memory.head import FOLD_VERSION
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.owners import GrantsOwners
 from ombus_streams.runtime.ports import Clock
-from ombus_streams.runtime.provider import ModelProvider, WorkerName
-from ombus_streams.runtime.roster import Fixed
-from ombus_streams.runtime.staff import Staff
 from ombus_streams.runtime.telemetry import Telemetry
 
 from ombus.settings import ProcessSettings
-from ombus.wiring import extractive_providers, staff_of
+from ombus.wiring import staff_of
 from ombus.wiring_kafka import Connection, open_kafka_log
 
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ def state_folder(data: Path, instance: str, role: str, version: int = FOLD_VERSI
 
 
 class Equipment:
-    """What the workers of one process share. All but ``computing`` is closed with ``opened``."""
+    """What the workers of one process share. It is closed with ``opened``."""
 
     def __init__(
         self,
@@ -62,7 +59,6 @@ class Equipment:
             BrokerError: see its way out.
         """
         from ombus_streams.engine.kafka.rocks import Memory
-        from ombus_streams.engine.kafka.threads import Threads
 
         self.settings, self.connection, self.instance = settings, connection, instance
         self.opened, self.clock = opened, clock
@@ -75,7 +71,7 @@ class Equipment:
         opened.callback(self._letters.close)
         self._owners = GrantsOwners(lambda: open_kafka_log(connection, grants))
         opened.callback(self._owners.close)
-        self._memory, self.computing = Memory(), Threads("ombus-compute", 1)
+        self._memory = Memory()
 
     def state(self, role: str, version: int = FOLD_VERSION) -> "RocksState":
         """Return the rows of a role.
@@ -124,17 +120,6 @@ class Equipment:
 
     def interpreter(self) -> Interpreter:
         """Return what performs the runs of one worker."""
+        staff = staff_of(self.settings, self.clock, self._environ)
         secrets = self.settings.secrets
-        return Interpreter(self._staff(), self.clock, secrets=secrets, owners=self._owners)
-
-    def _staff(self) -> Staff:
-        """Return who does the work; the model-free provider computes, so a thread does that."""
-        if self.settings.models.providers:
-            return staff_of(self.settings, self.clock, self._environ)
-        from ombus_streams.engine.kafka.threads import Threaded
-
-        providers: dict[WorkerName, ModelProvider] = {
-            name: Threaded(provider, self.computing)
-            for name, provider in extractive_providers().items()
-        }
-        return Staff(Fixed(providers))
+        return Interpreter(staff, self.clock, secrets=secrets, owners=self._owners)

@@ -4,7 +4,6 @@ A gateway is a worker like any other, under a role of its choice, that also answ
 folds: its address travels with its membership.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -94,7 +93,6 @@ def open_kafka_engine(
         replicas: Replicas | None = None
         if sharing.replicates:
             replicas = Replicas(log, equipment.state(REPLICAS), settings.secrets)
-        opened.callback(lambda: asyncio.run(equipment.computing.close()))
 
         def hire(news: Callable[[], None]) -> "Worker":
             membership = Membership(heartbeat=HEARTBEAT)

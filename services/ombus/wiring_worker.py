@@ -89,11 +89,8 @@ async def run_workers(
             environ=environ,
             telemetry=telemetry or telemetry_of(settings),
         )
-        try:
-            workers = [_made(role, equipment, events, redis, grants, measure) for role in roles]
-            await _run(workers, stop, watch, watch_seconds)
-        finally:
-            await equipment.computing.close()
+        workers = [_made(role, equipment, events, redis, grants, measure) for role in roles]
+        await _run(workers, stop, watch, watch_seconds)
 
 
 def _made(

@@ -1,7 +1,7 @@
 """What a process of one role decides and performs. No broker."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from unittest import mock
 
@@ -16,14 +16,13 @@ from ombus_streams.engine.kafka.partition import Partition
 from ombus_streams.engine.kafka.performer import Performer
 from ombus_streams.engine.kafka.roles import ROLES
 from ombus_streams.engine.kafka.status import Counts
-from ombus_streams.engine.kafka.threads import Threaded, Threads
+from ombus_streams.engine.kafka.threads import Threads
 from ombus_streams.memory.duties import WORKERS
 from ombus_streams.memory.effects import EndFlush, RunObserver
 from ombus_streams.runtime.errors import RetryableError
 from ombus_streams.runtime.interpreter import Interpreter
 from ombus_streams.runtime.ports import Draft, Position
 from ombus_streams.runtime.processor import Processor
-from ombus_streams.runtime.provider import ModelRequest, Text, TurnEvent
 from ombus_streams.runtime.scheduler import MAX_ATTEMPTS, Scheduler
 
 from tests.support.engine import KEY, Driver, MemoryLog, worker
@@ -150,32 +149,3 @@ def test_a_result_that_cannot_be_appended_fails_its_run() -> None:
         counts = asyncio.run(performed(driver, log))
     assert (counts.n_runs, counts.n_runs_failed) == (0, 1)
     assert len(log.records) == n_before
-
-
-class Computing:
-    """A provider that never waits: whoever runs it stands still meanwhile."""
-
-    name = "computing"
-    model = "m"
-
-    def __init__(self) -> None:
-        self.loops: list[asyncio.AbstractEventLoop] = []
-
-    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
-        self.loops.append(asyncio.get_running_loop())
-        yield Text("one")
-        yield Text("two")
-
-
-def test_a_computing_provider_runs_beside_the_loop_and_says_the_same() -> None:
-    async def test() -> None:
-        threads, provider = Threads("test", 1), Computing()
-        threaded = Threaded(provider, threads)
-        request = mock.create_autospec(ModelRequest, instance=True)
-        said = [event async for event in threaded.turn(request)]
-        assert said == [Text("one"), Text("two")]
-        assert (threaded.name, threaded.model) == ("computing", "m")
-        assert provider.loops != [asyncio.get_running_loop()]
-        await threads.close()
-
-    asyncio.run(test())

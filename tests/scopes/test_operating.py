@@ -10,10 +10,12 @@ from ombus.operator.backups import back_up
 from ombus.operator.desk import Desk
 from ombus.operator.granting import Wanted, carry_out, grants_of
 from ombus.settings import BadSetting, load_settings
+from ombus.wiring import TRACES
 from ombus.wiring_equipment import Equipment
 from ombus.wiring_grants import open_sharing, redis_for
 from ombus.wiring_worker import WorkerStatus, run_workers
 from ombus_schemas.ids import session_key
+from ombus_schemas.jsontext import JsonObject
 from ombus_schemas.topics import GRANTS
 from ombus_streams.engine.kafka import topics
 from ombus_streams.engine.kafka.log import KafkaLog
@@ -27,6 +29,8 @@ from tests.kafka.transactions import transact
 from tests.kafka.world import make_place
 from tests.scopes.fleet import SCOPE, TENANT, Owner, SystemClock, sharing
 from tests.support.brokers import Service
+from tests.support.engine import Driver
+from tests.support.sessions import chat, fact
 
 KEY = session_key("local", "lead")
 
@@ -104,7 +108,25 @@ def test_who_works_on_kafka_judges_owners_by_the_grants_topic_that_is_named(
         assert owners is not None
         assert owners.owner_of(session_key(TENANT, "lead")) == "alice"
         assert owners.owner_of(session_key(TENANT, "team")) is None
-        asyncio.run(equipment.computing.close())
+
+
+def test_who_works_on_kafka_without_a_model_traces_a_session_that_asks_for_it(
+    tmp_path: Path, kafka: Service
+) -> None:
+    place = make_place(kafka.address, tmp_path)
+    settings = load_settings({"data": str(tmp_path)}, {}, [])
+    with ExitStack() as opened:
+        equipment = Equipment(
+            settings, place.connection, "one", opened, topic=place.topic,
+            dead_letters=place.dead_letters, grants=GRANTS, clock=SystemClock(), environ={},
+            telemetry=Telemetry(),
+        )  # fmt: skip
+        driver = Driver()
+        driver.interpreter = equipment.interpreter()
+        said: JsonObject = {"observation": {"messageTokens": 5}, "debugLog": True}
+        driver.tell(fact("s", None, "settings.changed", settings=said), chat("m", None, "Use pnpm"))
+    (trace,) = (settings.folder / TRACES).rglob("*.ndjson")
+    assert b"turn.answered" in trace.read_bytes()
 
 
 def test_without_a_redis_there_is_no_granter(tmp_path: Path, kafka: Service) -> None:

@@ -1,13 +1,11 @@
-"""Threads for what would stop the event loop: calls of synchronous ports, computing providers."""
+"""Threads for what would stop the event loop: calls of synchronous ports."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeVar
-
-from ombus_streams.runtime.provider import ModelProvider, ModelRequest, TurnEvent
 
 THREADS: Final = 16
 """Of one worker. Appends of several threads share a record batch."""
@@ -28,22 +26,3 @@ class Threads:
     async def close(self) -> None:
         """Wait for the calls that run."""
         await asyncio.to_thread(self._pool.shutdown)
-
-
-class Threaded:
-    """A provider that computes its turns instead of waiting for them, moved off the loop.
-
-    One turn at a time: such a provider keeps what it worked out, and one core is enough for it.
-    """
-
-    def __init__(self, provider: ModelProvider, threads: Threads) -> None:
-        self.name, self.model = provider.name, provider.model
-        self._provider, self._threads = provider, threads
-
-    async def turn(self, request: ModelRequest) -> AsyncGenerator[TurnEvent, None]:
-        """Yield the turn's events, all computed before the first one."""
-        for event in await self._threads.run(lambda: asyncio.run(self._events(request))):
-            yield event
-
-    async def _events(self, request: ModelRequest) -> list[TurnEvent]:
-        return [event async for event in self._provider.turn(request)]
