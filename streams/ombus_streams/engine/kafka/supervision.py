@@ -153,8 +153,8 @@ class KafkaSupervision:
         """Say whether a partition of the log has grown past the end named for it."""
         deadline = time.monotonic() + timeout.total_seconds()
         while True:
-            bounds = self.log.bounds()
-            if any(bounds[each][1] > end for each, end in ends.items()):
+            found = self.log.ends()
+            if any(found[each] > end for each, end in ends.items()):
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -183,8 +183,8 @@ class KafkaSupervision:
 
     def _fold(self) -> int:
         """Fold what the log has beyond the rows; return how many partitions had something."""
-        bounds = self.log.bounds()
-        behind = [each for each, fold in self._folds.items() if fold.next_offset < bounds[each][1]]
+        ends = self.log.ends()
+        behind = [each for each, fold in self._folds.items() if fold.next_offset < ends[each]]
         return sum(map(self._supervisor.fold_one, behind))
 
     def _is_decided_here(self, partition: int) -> bool:
