@@ -1,6 +1,6 @@
 """The supervisor: what it answers, what it ends, and that a restart changes nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from ombus_schemas.supervision import (
 )
 from ombus_streams.engine.embedded.store import StateFile
 from ombus_streams.memory.rows import MemoryRows
-from ombus_streams.runtime.delegation_fold import DelegationFold
+from ombus_streams.runtime.delegation_fold import DelegationFold, Ended
 from ombus_streams.runtime.hooks import HostHooks
-from ombus_streams.runtime.supervisor import HELD, Supervisor
+from ombus_streams.runtime.supervisor import KEPT_UNTOLD, Supervisor
 from ombus_streams.supervision import keys
 from ombus_streams.supervision.handle import Handle, child_session_id
 from ombus_streams.supervision.parent import claimable, fold, handles_of
@@ -300,37 +300,137 @@ def test_the_hook_after_is_told_every_end_also_after_a_restart(open_office: Open
     assert [told["state"] for told in TOLD] == ["cancelled", "rejected"]
 
 
-def test_an_end_is_told_by_whoever_decides_next_if_the_one_before_may_have_died(
-    open_office: Open, tmp_path: Path
-) -> None:
-    TOLD.clear()
-    office = open_office()
-    state, is_mine = StateFile(tmp_path / "beside"), False
-    folds = {
-        each: DelegationFold(state.store(each), office.supervision.log, each, tells=True)
-        for each in range(2)
-    }
-    beside = Supervisor(
-        office.supervision.log, folds, HOST, HostHooks(None, AFTER), office.clock,
-        lambda text: text, lambda _: is_mine,
-    )  # fmt: skip
+class Fold(DelegationFold):
+    """Counts how often it was asked for what is to be told."""
 
-    def told() -> list[JsonValue]:
-        while beside.fold():
+    n_asked = 0
+
+    def untold(self, limit: int) -> Sequence[tuple[int, Ended]]:
+        self.n_asked += 1
+        return super().untold(limit)
+
+
+class Beside:
+    """A supervisor with rows of its own beside the one in the office, which decides on command."""
+
+    def __init__(self, office: Office, *, history_ms: int = 0) -> None:
+        TOLD.clear()
+        log = office.supervision.log
+        self.is_mine: bool | None = False
+        self._office, self._state = office, StateFile(office.folder / "beside")
+        self.folds = [
+            Fold(self._state.store(each), log, each, tells=True, history_ms=history_ms)
+            for each in range(2)
+        ]
+        self._supervisor = Supervisor(
+            log, dict(enumerate(self.folds)), HOST, HostHooks(None, AFTER), office.clock,
+            lambda text: text, lambda _: self.is_mine,
+        )  # fmt: skip
+
+    def told(self) -> list[JsonValue]:
+        """Fold and act; return what the host was told so far."""
+        while self._supervisor.fold():
             pass
-        office.runner.run(beside.act())
+        self._office.runner.run(self._supervisor.act())
         return [each["delegationId"] for each in TOLD]
 
+    def close(self) -> None:
+        self._state.close()
+
+
+@pytest.fixture
+def open_beside() -> Iterator[Callable[..., Beside]]:
+    opened: list[Beside] = []
+
+    def open_it(office: Office, **said: int) -> Beside:
+        opened.append(Beside(office, **said))
+        return opened[-1]
+
+    yield open_it
+    for each in opened:
+        each.close()
+
+
+LONG_MS = KEPT_UNTOLD // timedelta(milliseconds=1)
+
+
+def test_an_end_is_told_by_whoever_decides_next_if_the_one_before_may_have_died(
+    open_office: Open, open_beside: Callable[..., Beside]
+) -> None:
+    office = open_office()
+    beside = open_beside(office)
     old, new = office.ask(1), office.ask(2)
     office.cancel(old)
-    office.clock.move(HELD // timedelta(milliseconds=1) - 1_000)
+    office.clock.move(LONG_MS - 1_000)
     office.cancel(new)
-    assert told() == []
+    assert beside.told() == []
     office.clock.move(1_000)
-    assert told() == []
-    is_mine = True
-    assert told() == told() == [new]
-    state.close()
+    assert beside.told() == []
+    beside.is_mine = True
+    assert beside.told() == beside.told() == [new]
+
+
+def test_an_end_is_kept_however_old_until_it_is_known_who_decides(
+    open_office: Open, open_beside: Callable[..., Beside]
+) -> None:
+    office = open_office()
+    beside = open_beside(office)
+    beside.is_mine = None
+    id = office.ask(1)
+    office.cancel(id)
+    office.clock.move(LONG_MS + 60_000)
+    assert beside.told() == []
+    beside.is_mine = True
+    assert beside.told() == [id]
+
+
+def test_rows_that_begin_anew_tell_what_has_ended_of_late_alone(
+    open_office: Open, open_beside: Callable[..., Beside]
+) -> None:
+    office = open_office()
+    old, new = office.ask(1), office.ask(2)
+    office.cancel(old)
+    office.clock.move(1_000)
+    now_ms = int(office.clock.now().timestamp() * 1_000)
+    office.cancel(new)
+    beside = open_beside(office, history_ms=now_ms)
+    beside.is_mine = True
+    assert beside.told() == [new]
+
+
+def test_rows_that_go_on_tell_everything_that_has_ended_meanwhile(
+    open_office: Open, open_beside: Callable[..., Beside]
+) -> None:
+    office = open_office()
+    id = office.ask(1)
+    before_it = open_beside(office)
+    before_it.told()
+    before_it.close()
+    office.cancel(id)
+    office.clock.move(LONG_MS)
+    now_ms = int(office.clock.now().timestamp() * 1_000)
+    beside = open_beside(office, history_ms=now_ms)
+    beside.is_mine = True
+    assert beside.told() == [id]
+
+
+def test_ends_that_another_is_to_tell_are_looked_at_again_when_they_are_old(
+    open_office: Open, open_beside: Callable[..., Beside]
+) -> None:
+    office = open_office()
+    beside = open_beside(office)
+    office.cancel(office.ask(1))
+    (fold,) = (each for each in beside.folds if not beside.told() and each.untold(1))
+
+    def n_asked(is_mine: bool | None) -> int:
+        beside.is_mine, before_it = is_mine, fold.n_asked
+        assert beside.told() == []
+        return fold.n_asked - before_it
+
+    assert [n_asked(False), n_asked(None)] == [0, 0]
+    office.clock.move(LONG_MS)
+    assert n_asked(False) == 1
+    assert fold.untold(1) == []
 
 
 def test_a_summary_counts_attempts_retries_failures_and_the_last_radius(

@@ -40,15 +40,25 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class DelegationFold:
-    """See the module. ``tells``: keep what has ended for a hook, until ``told``."""
+    """See the module. ``tells``: keep what has ended for a hook, until ``told``.
+
+    ``history_ms``: rows that begin anew keep only what has ended since; the rest was told before.
+    """
 
     def __init__(
-        self, store: StateStore, log: EntryLog, partition: int, *, tells: bool = False
+        self,
+        store: StateStore,
+        log: EntryLog,
+        partition: int,
+        *,
+        tells: bool = False,
+        history_ms: int = 0,
     ) -> None:
         self.store, self.partition = store, partition
         self._log, self._tells = log, tells
         self._rows = Overlay(store)
         self._position = self._start()
+        self._tells_from_ms = 0 if self._position else history_ms
         self.n_bad = 0
         self.ignored: dict[Ignored, int] = {}
 
@@ -114,7 +124,7 @@ class DelegationFold:
         why = fold(self._rows, entry, record.at_ms)
         if why is not None:
             ignored[why] = ignored.get(why, 0) + 1
-        if self._tells:
+        if self._tells and record.at_ms >= self._tells_from_ms:
             yield from before.difference(parent_of(self._rows, record.key).open_ids)
 
     def _after(self, last: LogRecord) -> PositionRow:

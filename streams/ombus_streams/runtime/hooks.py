@@ -3,7 +3,7 @@
 The one before is asked when every check has passed and may deny, replace the input, lower limits
 and add permissions; a function that raises, takes too long or answers anything else has denied. The
 one after is told how a delegation ended, at least once, and its answer counts for nothing: when
-partitions move, the new owner tells the ends of the last minutes again (``supervisor.HELD``).
+partitions move, their new owner tells the last ones again (``supervisor.KEPT_UNTOLD``).
 """
 
 import asyncio

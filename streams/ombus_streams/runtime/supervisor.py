@@ -54,10 +54,10 @@ MAX_ANSWERS: Final = 8
 """Requests of a parent that are answered in one go: its deadlines wait for the hook no longer."""
 MAX_ACTING: Final = 32
 """Parents that are acted upon at once."""
-HELD: Final = timedelta(minutes=5)
+KEPT_UNTOLD: Final = timedelta(minutes=5)
 """How long an end that another process is to tell the host is kept for whoever decides next: longer
 than a group takes to find that one dead. So what was told shortly before a move is told again."""
-_HELD_MS: Final = HELD // timedelta(milliseconds=1)
+_KEPT_UNTOLD_MS: Final = KEPT_UNTOLD // timedelta(milliseconds=1)
 PATIENCE: Final = timedelta(milliseconds=200)
 """How long a step waits for what it began."""
 
@@ -75,9 +75,12 @@ class Supervisor:
         hooks: Hooks,
         clock: Clock,
         redact: Callable[[str], str],
-        decides: Callable[[int], bool] = lambda partition: True,
+        decides: Callable[[int], bool | None] = lambda partition: True,
     ) -> None:
-        """``decides``: whether a partition it folds is its own to decide about, now."""
+        """``decides``: whether a partition it folds is its own to decide about, now.
+
+        ``None``: nobody knows yet; nothing is decided, and what is to be told is kept.
+        """
         self._decides = decides
         self._log, self.folds, self._clock = log, folds, clock
         self._host, self._hooks, self._redact = host, hooks, redact
@@ -85,6 +88,8 @@ class Supervisor:
         """When a parent is to be looked at again."""
         self._held: dict[bytes, Position] = {}
         """What must be folded before a parent is looked at again."""
+        self._kept_until_ms: dict[int, int] = {}
+        """When the oldest end of a partition is another's that it has told long ago."""
         self._acting: dict[bytes, asyncio.Task[int]] = {}
         self._swept_ms = 0
 
@@ -239,12 +244,19 @@ class Supervisor:
         now_ms = int(self._clock.now().timestamp() * 1_000)
         for fold in self.folds.values():
             is_mine = self._decides(fold.partition)
+            is_kept = now_ms < self._kept_until_ms.get(fold.partition, 0)
+            if is_mine is None or (is_kept and not is_mine):
+                continue
             for number, ended in fold.untold(MAX_TOLD):
                 handle = handle_of(fold.rows, ended.key, ended.delegation_id)
                 if handle is not None and is_mine:
                     await self._hooks.after(ended.key, handle)
-                elif handle is not None and now_ms < (handle.ended_ms or 0) + _HELD_MS:
-                    break  # Whoever decides here may die before it has told it.
+                elif handle is not None:
+                    until_ms = (handle.ended_ms or 0) + _KEPT_UNTOLD_MS
+                    if now_ms < until_ms:
+                        # Whoever decides here may die before it has told it.
+                        self._kept_until_ms[fold.partition] = until_ms
+                        break
                 fold.told(number)
 
 

@@ -7,7 +7,7 @@ an old owner that does not know of its end appends events of which the fold take
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Final
@@ -25,7 +25,7 @@ from ombus_streams.runtime.delegation_fold import DelegationFold
 from ombus_streams.runtime.errors import RetryableError, RuntimeFault
 from ombus_streams.runtime.hooks import Hooks
 from ombus_streams.runtime.ports import Clock, LogRecord, Position
-from ombus_streams.runtime.supervisor import Supervisor, append
+from ombus_streams.runtime.supervisor import KEPT_UNTOLD, Supervisor, append
 from ombus_streams.supervision.checks import HostPolicy
 
 ROLE: Final = "supervisor"
@@ -43,6 +43,8 @@ class Deciders:
         self._log, self.instance = log, instance
         self.ends: dict[int, int] = {}
         """Where the assigned partitions ended: before that is folded nothing is decided."""
+        self.has_joined = False
+        """The group has said which partitions are assigned here, perhaps none."""
 
     @property
     def topic(self) -> str:
@@ -52,12 +54,29 @@ class Deciders:
         self.ends = {
             each: await asyncio.to_thread(self._log.end, each) for each in sorted(partitions)
         }
+        self.has_joined = True
         _log.info("partitions.assigned", role=ROLE, partitions=sorted(partitions))
         return {}
 
+    async def given(self, app: object, *given: Collection[object], **said: object) -> None:
+        """Take note if nothing is assigned here: Faust has nothing opened then."""
+        if not any(given):
+            await self.assigned(())
+
     async def revoked(self, partitions: Iterable[int]) -> None:
+        self.has_joined = False
         for each in partitions:
             self.ends.pop(each, None)
+
+    def decides(self, partition: int, next_offset: int) -> bool | None:
+        """Say whether a partition that is folded so far is decided about here.
+
+        ``None``: nobody knows yet, or it will be once it is folded.
+        """
+        end = self.ends.get(partition)
+        if end is None:
+            return False if self.has_joined else None
+        return True if next_offset >= end else None
 
     async def fold(self, partition: int, records: Sequence[LogRecord]) -> int | None:
         return None
@@ -94,8 +113,10 @@ class KafkaSupervision:
         self._membership = membership
         self._deciders = None if instance is None else Deciders(log, instance)
         tells = instance is not None and hooks.has_after
+        # Machines come and go: one that has no rows does not know what the others told.
+        history_ms = int((clock.now() - KEPT_UNTOLD).timestamp() * 1_000)
         self._folds = {
-            each: DelegationFold(state.store(each), log, each, tells=tells)
+            each: DelegationFold(state.store(each), log, each, tells=tells, history_ms=history_ms)
             for each in range(log.partitions)
         }
         self._supervisor = Supervisor(
@@ -187,19 +208,20 @@ class KafkaSupervision:
         behind = [each for each, fold in self._folds.items() if fold.next_offset < ends[each]]
         return sum(map(self._supervisor.fold_one, behind))
 
-    def _is_decided_here(self, partition: int) -> bool:
+    def _is_decided_here(self, partition: int) -> bool | None:
         if self._deciders is None:
             return False
-        end = self._deciders.ends.get(partition)
-        return end is not None and self.folded(partition) >= end
+        return self._deciders.decides(partition, self.folded(partition))
 
     def _app(self) -> BatchApp | None:
         if self._deciders is None:
             return None
-        return create_app(
+        app = create_app(
             ROLE,
             self._connection,
             self._deciders,
             group_prefix=self._group_prefix,
             membership=self._membership,
         )
+        app.on_partitions_assigned.connect(self._deciders.given)  # type: ignore[arg-type]
+        return app
