@@ -3,8 +3,10 @@
 import asyncio
 import threading
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from ombus.wiring_delegations import open_kafka_supervision
 from ombus.wiring_worker import WorkerStatus, run_workers
 from ombus_schemas.delegating import DelegateRequest
 from ombus_schemas.entries import Ownership
+from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_schemas.supervision import (
     ChildFailed,
     DelegationFinished,
@@ -25,9 +28,12 @@ from ombus_schemas.topics import SUPERVISION, TOPIC_BY_NAME, Topic
 from ombus_streams.engine.kafka.connection import Connection
 from ombus_streams.engine.kafka.log import KafkaLog
 from ombus_streams.runtime.ports import Draft
+from ombus_streams.runtime.supervisor import KEPT_UNTOLD
+from structlog.testing import capture_logs
 
 from tests.gateway.sharing import sharing
 from tests.kafka.conftest import Apply
+from tests.kafka.logs import declared
 from tests.kafka.transactions import transact
 from tests.kafka.world import make_place
 from tests.supervision.telling import entry_of
@@ -106,6 +112,34 @@ def delegating(
         yield opened
 
 
+TOLD: list[JsonValue] = []
+
+
+def after(told: JsonObject) -> None:
+    TOLD.append(told["delegationId"])
+
+
+class AheadClock:
+    """Shows a time that is still to come."""
+
+    def __init__(self, ahead: timedelta) -> None:
+        self._ahead = ahead
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+
+@contextmanager
+def deciding_later(
+    settings: ProcessSettings, connection: Connection, topic: Topic, name: str, ahead: timedelta
+) -> Iterator[Delegations]:
+    supervision = open_kafka_supervision(
+        settings, connection, name, instance=name, topic=topic.name, clock=AheadClock(ahead)
+    )
+    with Delegations(settings, supervision=supervision) as opened:
+        yield opened
+
+
 def say(asked: Delegations, kind: Any, id: str, child_id: str = "scout", **said: Any) -> None:
     body: SupervisionEvent = kind(child_id=child_id, delegation_id=id, epoch=1, **said)
     asked.append([entry_of(body, "boss", "local")])
@@ -164,6 +198,44 @@ def test_whoever_decides_is_ready_and_decides_though_every_partition_ends_in_a_m
         id = ask(asked, 1)
         until(lambda: asked.get(KEY, id).state == "admitted", "it is admitted")
     deciding.stop()
+
+
+def test_an_end_is_told_however_long_after_it_the_only_supervisor_comes_back(
+    tmp_path: Path, connection: Connection, topic: Topic, apply: Apply
+) -> None:
+    TOLD.clear()
+    file = tmp_path / "ombus.toml"
+    file.write_text(f'[supervision]\nafter = "{__name__}:after"\n{TOML}')
+    settings = load_settings({"data": str(tmp_path / "data")}, {}, [file])
+    apply([topic])
+    with deciding_later(settings, connection, topic, "one", timedelta(0)) as asked:
+        id = ask(asked, 1)
+        until(lambda: asked.get(KEY, id).state == "admitted", "it is admitted")
+
+    with delegating(settings, connection, topic, "gateway") as asked:
+        until(lambda: asked.tree(KEY).nodes != (), "it is folded here, too")
+        assert asked.cancel(KEY, id)
+    with deciding_later(settings, connection, topic, "one", KEPT_UNTOLD + timedelta(minutes=1)):
+        until(lambda: TOLD != [], "it is told")
+
+    assert [id] == TOLD
+
+
+def test_a_supervisor_that_is_assigned_nothing_knows_it(
+    settings: ProcessSettings, connection: Connection, apply: Apply
+) -> None:
+    topic = declared(f"test.{uuid.uuid4().hex[:16]}", 1)
+    apply([topic])
+
+    def is_idle() -> bool:
+        return any(
+            each["event"] == "partitions.assigned" and not each["partitions"] for each in log
+        )
+
+    with capture_logs() as log, ExitStack() as open_ones:
+        for name in ("one", "two"):
+            open_ones.enter_context(deciding_later(settings, connection, topic, name, timedelta(0)))
+        until(is_idle, "one of two has nothing to decide about")
 
 
 def test_a_gateway_on_kafka_delegates_and_waits(
