@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus_streams.runtime.folders import make_private
 from starlette.requests import Request
 
 from ombus.gateway.tokens import Principal
@@ -78,7 +79,7 @@ def peer_secret(folder: Path, named: Path | None) -> bytes:
     """
     path = named or folder / FILE
     if named is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         draft = folder / f".{FILE}.{secrets.token_hex(4)}"
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_hex(32))

@@ -19,6 +19,7 @@ from typing import Final, get_args
 import msgspec
 from ombus_schemas.api import ApiRole
 from ombus_schemas.ids import is_tenant_id
+from ombus_streams.runtime.folders import make_private
 
 PREFIX: Final = "ombus"
 FILE: Final = "tokens.db"
@@ -83,7 +84,7 @@ class Tokens:
     """The tokens of a data folder. May be used from several threads and processes."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self.path = folder / FILE
         self._lock = threading.Lock()
         # Nobody else reads who may call, not even what the hashes are.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus_streams.runtime.folders import make_private
 
 from ombus.gateway.tokens import FILE as TOKENS
 from ombus.gateway.tokens import Tokens
@@ -86,7 +87,7 @@ def back_up(engine: Engine, settings: ProcessSettings, folder: Path, tell: Tell)
     files: list[Copied] = []
     for done, (source, target) in enumerate(copies):
         tell(done, len(copies))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         files.append(_copy(source, target, str(target.relative_to(folder))))
     if (folder / TOKENS).exists():
         with closing(Tokens(folder)) as tokens:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 from ombus_streams.runtime.errors import RuntimeFault
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import PositionRow
 
 from ombus.operator.depot import Depot
@@ -159,7 +160,7 @@ def restore(depot: Depot, checkpoint: Checkpoint, folder: Path, *, replace: bool
     fetched = folder.with_name(f".{folder.name}-restoring")
     part = fetched / target.name
     shutil.rmtree(fetched, ignore_errors=True)
-    part.mkdir(parents=True)
+    make_private(part)
     try:
         for each in checkpoint.parts:
             depot.fetch(_file(checkpoint, each), part / each.name)
@@ -171,7 +172,7 @@ def restore(depot: Depot, checkpoint: Checkpoint, folder: Path, *, replace: bool
         _prove(fetched, checkpoint, depot)
         if target.exists():
             shutil.rmtree(target)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         part.rename(target)
     finally:
         shutil.rmtree(fetched, ignore_errors=True)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from ombus_streams.runtime.folders import make_private
+
 from ombus.operator.errors import Misaddressed, OperatorError
 from ombus.settings import BadSetting
 
@@ -128,7 +130,7 @@ class Folder:
     @contextmanager
     def _publishing(self, name: str) -> Iterator[Path]:
         target = self._folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         partial = target.with_name(target.name + _PARTIAL)
         partial.unlink(missing_ok=True)
         yield partial

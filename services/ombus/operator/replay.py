@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 from ombus_schemas.headers import APPENDED_AT, replayed
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import Draft, LogRecord
 
 from ombus.operator.errors import Misaddressed
@@ -220,7 +221,7 @@ def _progress(
 ) -> tuple[_Progress, Path]:
     chosen = hashlib.sha256(msgspec.json.encode(selection)).hexdigest()[:16]
     file = folder / f"{source.incarnation}-{target.incarnation}-{chosen}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     fresh = _Progress(source=source.incarnation, target=target.incarnation, selection=chosen)
     try:
         found = msgspec.json.decode(file.read_bytes(), type=_Progress)

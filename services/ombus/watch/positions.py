@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from ombus_streams.runtime.folders import make_private
 
 from ombus.importers.detect import FormatName
 
@@ -68,7 +69,7 @@ class Positions:
     """The database under a data folder, created there if there is none."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self._connection = sqlite3.connect(folder / FILE, timeout=_BUSY_S, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")

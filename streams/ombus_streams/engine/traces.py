@@ -9,6 +9,7 @@ import structlog
 from ombus_schemas.concealment import conceal
 from ombus_schemas.jsontext import JsonObject
 
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import Clock
 
 MAX_BYTES: Final = 4_194_304
@@ -43,7 +44,7 @@ class TraceFiles:
         line = msgspec.json.encode({"at": at, "session": session, **self._concealed(event)})
         path = self.path(tenant, session)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             if path.exists() and path.stat().st_size + len(line) > self._max_bytes:
                 self._rotate(path)
             with path.open("ab") as file:

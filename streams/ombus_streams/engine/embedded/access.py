@@ -16,6 +16,7 @@ from ombus_schemas.scopes import ScopeAccess
 
 from ombus_streams.engine.embedded.database import BUSY_TIMEOUT, connect, transaction
 from ombus_streams.engine.embedded.errors import storage_error
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.grants import Decision
 
 FILE: Final = "access.db"
@@ -44,7 +45,7 @@ class AccessFile:
     """The log of one data folder. For several threads and processes."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self.path = folder / FILE
         self._lock = threading.Lock()
         # A power cut may cost the last decisions, the end of a process none.

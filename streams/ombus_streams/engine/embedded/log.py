@@ -30,6 +30,7 @@ from ombus_streams.engine.embedded.errors import OtherLog, StorageCorrupt
 from ombus_streams.engine.embedded.group import GroupCommit
 from ombus_streams.engine.embedded.packed import PackedHeaders, pack
 from ombus_streams.engine.partitioner import partition_of
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import Clock, Draft, LogRecord, Position
 from ombus_streams.runtime.tracing import UNTRACED, Tracer
 
@@ -86,7 +87,7 @@ class SqliteLog:
         poll_interval: timedelta = POLL_INTERVAL,
         tracer: Tracer = UNTRACED,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self.path = folder / "log.db"
         self._clock, self._poll_interval, self._tracer = clock, poll_interval, tracer
         self._writer = connect(self.path, "FULL", busy_timeout)

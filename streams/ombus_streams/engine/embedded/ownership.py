@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from ombus_streams.engine.embedded.errors import AlreadyOwned
+from ombus_streams.runtime.folders import make_private
 
 
 class Ownership:
@@ -29,7 +30,7 @@ class Ownership:
         """
         if self._descriptor is not None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,6 +28,7 @@ from ombus_streams.engine.embedded.errors import storage_error
 from ombus_streams.engine.embedded.layout import TABLES, write_rows
 from ombus_streams.engine.embedded.pages import Row, scan_pages
 from ombus_streams.runtime.errors import Closed, StalePosition
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import PositionRow
 
 _GET: Final = "SELECT value FROM stored WHERE partition = ? AND key = ?"
@@ -57,7 +58,7 @@ class StateFile:
     """
 
     def __init__(self, folder: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self.path = folder / "state.db"
         self._connection = connect(self.path, "NORMAL", busy_timeout)
         self._lock = threading.RLock()

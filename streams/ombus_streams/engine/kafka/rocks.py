@@ -23,6 +23,7 @@ from rocksdict import (
 )
 
 from ombus_streams.engine.kafka.store_errors import store_error
+from ombus_streams.runtime.folders import make_private
 
 _MIB: Final = 1 << 20
 _BLOOM_BITS: Final = 10
@@ -105,7 +106,7 @@ class Memory:
             StoreError: the disk refused, or what lies there is no database.
         """
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             rows = Rdict(str(path), self.options())
         except Exception as error:
             raise store_error(path, error) from error

@@ -17,6 +17,7 @@ from typing import Final
 from ombus_streams.engine.kafka.rocks import Memory
 from ombus_streams.engine.kafka.snapshot import Snapshot
 from ombus_streams.engine.kafka.store_errors import StoreFailed, store_error
+from ombus_streams.runtime.folders import make_private
 
 MAX_TRIES: Final = 100
 _PAUSE_SECONDS: Final = 0.02
@@ -34,7 +35,7 @@ def take_still(database: Path, folder: Path, memory: Memory | None = None) -> No
     """
     for _ in range(MAX_TRIES):
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        make_private(folder)
         before = _version(database)
         try:
             _copy(database, folder)

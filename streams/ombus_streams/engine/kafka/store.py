@@ -29,6 +29,7 @@ from ombus_streams.engine.kafka.rocks import Memory
 from ombus_streams.engine.kafka.snapshot import Snapshot
 from ombus_streams.engine.kafka.store_errors import store_error
 from ombus_streams.runtime.errors import Closed, StalePosition
+from ombus_streams.runtime.folders import make_private
 from ombus_streams.runtime.ports import PositionRow
 
 _FIRST_NUMBER: Final = number_bytes(1)
@@ -41,7 +42,7 @@ class RocksState:
     """
 
     def __init__(self, folder: Path, memory: Memory | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         self.folder = folder
         self._memory = memory or Memory()
         self._open: dict[int, _Partition] = {}
@@ -79,7 +80,7 @@ class RocksState:
         """
         opened = self._partition(partition)
         with opened.guarded():
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            make_private(folder.parent)
             Checkpoint(opened.rows).create_checkpoint(str(folder))
             return position_of(opened.rows.get(POSITION))
 
