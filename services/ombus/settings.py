@@ -127,7 +127,7 @@ def load_settings(
     ``flags`` has keys of ``KEYS``; a value of ``None`` was not given.
 
     Raises:
-        BadSetting: an unknown key, or a value of another type, by its path.
+        BadSetting: an unknown key, or a value of another type, by its path; data that are a file.
     """
     said: dict[str, JsonValue] = {"data": _default_data(environ)}
     memory: list[JsonObject] = [_of_environment(environ)]
@@ -161,6 +161,8 @@ def load_settings(
         if flag is not None:
             said[key] = _checked(key, flag, f"--{key}")
     settings = msgspec.convert(said, ProcessSettings)
+    if settings.folder.is_file():
+        raise BadSetting(settings.data, "is a file: --data names a folder")
     try:
         supervision = supervision_settings(tables.pop(SUPERVISION_TABLE, {}))
         models = model_settings(tables)

@@ -73,6 +73,16 @@ def test_the_data_folder_may_be_named_before_and_behind_the_command(
     assert cli("--data", tmp_path / "b", "sessions", "--json").json()["session"] == "local/s2"
 
 
+def test_data_that_are_a_file_are_refused_by_every_command(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "ferry.jsonl"
+    file.write_text("{}")
+
+    for command in (("import", SAMPLE), ("sessions",), ("up",)):
+        done = cli("--data", file, *command)
+        assert done.code == 2
+        assert done.err == f"ombus: {file} is a file: --data names a folder\n"
+
+
 def test_a_damaged_log_is_named_with_its_way_out(cli: Cli, folder: Path) -> None:
     folder.mkdir()
     (folder / "log.db").write_bytes(b"no database at all" * 1_000)

@@ -149,6 +149,8 @@ def test_explain_of_what_no_record_names_is_a_finding(remembered: Cli) -> None:
 def test_settings_are_shown_with_where_they_were_said(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv("OMBUS_DATA", "~/data")
     Path("ombus.toml").write_text("wait-seconds = 3\n[observational-memory]\npassive = true\n")
     monkeypatch.setenv("OMBUS_LOG_LEVEL", "error")
 

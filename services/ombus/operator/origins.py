@@ -94,7 +94,8 @@ def effective(
             origin = f"environment {name}"
         if key in flags:
             origin = "flag"
-        value: JsonValue = msgspec.to_builtins(getattr(settings, key.replace("-", "_")))
+        held = str(settings.folder) if key == "data" else getattr(settings, key.replace("-", "_"))
+        value: JsonValue = msgspec.to_builtins(held)
         found.append(Effective(key=key, value=value, origin=origin))
     memory = settings_json(settings.memory or MemorySettings())
     groups = [(f"environment {PASSIVE}", of_environment(environ))]
