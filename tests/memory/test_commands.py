@@ -1,5 +1,6 @@
 """S22: status and view."""
 
+import msgspec
 import pytest
 from ombus_streams.memory.commands import BadMode, NoSession, View, status, status_text, view
 
@@ -28,6 +29,8 @@ def test_status_counts_dropped_ids_that_nobody_recorded() -> None:
     assert (found.n_reflections, found.n_visible_reflections) == (1, 0)
     assert found.pool_tokens == 1
     assert len(status_text(found).splitlines()) == 3
+    many = msgspec.structs.replace(found, raw_tokens=6_127)
+    assert "Tokens: 6,127 in the branch" in status_text(many)
 
 
 def test_the_full_view_shows_every_reflection_and_only_active_observations() -> None:

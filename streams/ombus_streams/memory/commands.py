@@ -112,11 +112,11 @@ def status_text(found: Status) -> str:
     running = "running" if found.runtime.get("inFlight") is True else "idle"
     return "\n".join(
         (
-            f"Observations: {found.n_recorded} recorded, {found.n_dropped} dropped, "
-            f"{found.n_active} active, {found.n_visible} visible. Reflections: "
-            f"{found.n_reflections} recorded, {found.n_visible_reflections} visible.",
-            f"Tokens: {found.raw_tokens} in the branch, {found.pool_tokens} in the pool (target "
-            f"{found.pool_target_tokens}, at most {found.pool_max_tokens}).",
+            f"Observations: {found.n_recorded:,} recorded, {found.n_dropped:,} dropped, "
+            f"{found.n_active:,} active, {found.n_visible:,} visible. Reflections: "
+            f"{found.n_reflections:,} recorded, {found.n_visible_reflections:,} visible.",
+            f"Tokens: {found.raw_tokens:,} in the branch, {found.pool_tokens:,} in the pool "
+            f"(target {found.pool_target_tokens:,}, at most {found.pool_max_tokens:,}).",
             f"Workers: {running}" + (f", last error: {error}" if error else ""),
         )
     )
