@@ -64,7 +64,15 @@ def test_recall_of_what_is_not_there_is_a_finding(remembered: Cli) -> None:
     assert done.out == "Nothing recorded here has the id abcdefabcdef.\n"
     assert done.err.startswith("ombus: abcdefabcdef is not in the memory of local/")
     assert "try another --session or --leaf" in done.err
-    assert remembered("recall", "no-id").code == 1
+
+
+def test_recall_of_what_is_no_memory_id_is_misuse(remembered: Cli) -> None:
+    done = remembered("recall", "no-id")
+
+    assert done.code == 2
+    assert done.out.startswith("Not a memory id: give the twelve hex digits")
+    assert done.err == ""
+    assert remembered("explain", "no-id") == done
 
 
 def test_reads_name_their_leaf_and_position(remembered: Cli) -> None:
@@ -158,7 +166,8 @@ def test_pages_go_both_ways(cli: Cli) -> None:
     assert none.out == "No entry of this branch has the cursor's id.\n"
     assert none.err.startswith("ombus: zz is no entry of local/")
     assert "try another --session or --leaf" in none.err
-    assert cli("page", "c", "--limit", 0).code == 1
+    for limit in (0, 101):
+        assert cli("page", "c", "--limit", limit).code == 2
 
 
 def test_a_secret_that_is_named_later_is_in_no_answer(

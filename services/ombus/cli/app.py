@@ -109,7 +109,8 @@ def options(
         typer.Option(
             "--data",
             metavar="FOLDER",
-            help="The data folder. Default: OMBUS_DATA, else ~/.local/share/ombus.",
+            help="The data folder. Default: OMBUS_DATA, else `data` in ombus.toml, "
+            "else ~/.local/share/ombus.",
         ),
     ] = None,
     tenant: Annotated[

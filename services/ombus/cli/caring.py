@@ -73,16 +73,19 @@ def backup(
 
 def explain(
     context: typer.Context,
-    memory_id: Annotated[str, typer.Argument(metavar="ID", help="A memory id.")],
+    memory_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Twelve hex digits, as `view` prints them.")
+    ],
     session: SessionName = None,
     leaf: LeafId = None,
     json: Json = False,
     data: Data = None,
 ) -> None:
     """Tell who recorded a memory, from what, and what has happened to it since."""
+    from ombus_schemas.records import is_memory_id
     from ombus_streams.memory.story import story
 
-    from ombus.cli.exits import FOUND
+    from ombus.cli.exits import FOUND, MISUSED
     from ombus.operator.lookup import chosen_session, looking
 
     with (
@@ -96,7 +99,7 @@ def explain(
         for line in _told(found):
             say(line)
     if found.state == "not_found":
-        raise typer.Exit(FOUND)
+        raise typer.Exit(FOUND if is_memory_id(memory_id) else MISUSED)
 
 
 @settings_app.callback(invoke_without_command=True)
@@ -171,7 +174,12 @@ def try_settings(
 
 
 def _told(found: "Story") -> list[str]:
+    from ombus_schemas.records import is_memory_id
+    from ombus_streams.memory.recall import NO_MEMORY_ID
+
     if found.state == "not_found":
+        if not is_memory_id(found.id):
+            return [NO_MEMORY_ID]
         return [f"{found.id}: no record of this leaf names it; try another --session or --leaf"]
     relevance = f" ({found.relevance})" if found.relevance else ""
     lines = [f"{found.kind} {found.id}{relevance}: {found.state.replace('_', ' ')}"]

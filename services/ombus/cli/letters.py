@@ -58,7 +58,7 @@ def list_letters(
     json: Json = False,
     data: Data = None,
 ) -> None:
-    """List the open dead letters."""
+    """List the open dead letters. With --json one a line; none, no line."""
     from ombus.operator.letters import letters
 
     if ids:

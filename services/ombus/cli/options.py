@@ -31,7 +31,8 @@ AsOf: TypeAlias = Annotated[
     typer.Option(
         "--as-of",
         metavar="POSITION",
-        help="Answer as the log stood below this position. What was invalidated since stays out.",
+        help="Answer as the log stood below this position, <incarnation>:<partition>:<offset> as "
+        "`status` prints it. What was invalidated since stays out.",
     ),
 ]
 Files: TypeAlias = Annotated[

@@ -143,7 +143,7 @@ def recall(
     from ombus_streams.memory import reading
     from ombus_streams.memory.recall import NotRecalled, recall_json
 
-    from ombus.cli.exits import FOUND
+    from ombus.cli.exits import FOUND, MISUSED
     from ombus.wiring_grants import shared_with
 
     with _lens(context, data, session, leaf, as_of) as (desk, lens):
@@ -151,17 +151,27 @@ def recall(
         found = reading.recall_at(lens.session, lens.leaf, memory_id, desk.settings.secrets, shared)
     _say_answer({**_where(lens), **recall_json(found)}, desk.settings.secrets, json)
     if isinstance(found, NotRecalled):
+        if found.reason == "invalid_id":
+            raise typer.Exit(MISUSED)
         note(f"ombus: {memory_id} is not in the memory of {_named(lens)}: {_ELSEWHERE}")
         raise typer.Exit(FOUND)
 
 
 def page(
     context: typer.Context,
-    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="The id of a message.")],
+    cursor: Annotated[
+        str,
+        typer.Argument(
+            metavar="CURSOR",
+            help="The id of a message, as `context`, `recall` and `tail` print them.",
+        ),
+    ],
     session: SessionName = None,
     leaf: LeafId = None,
     as_of: AsOf = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages, 1 to 100.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="Messages, 1 to 100.")
+    ] = 20,
     forward: Annotated[
         bool, typer.Option("--forward", help="From the cursor on, not up to it.")
     ] = False,

@@ -1,7 +1,7 @@
 """Any memory back to its exact sources (S14)."""
 
 from collections.abc import Iterable, Sequence, Set
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from ombus_schemas.entries import Entry
@@ -22,6 +22,10 @@ from ombus_streams.memory.ledger import (
     merge,
 )
 from ombus_streams.memory.serialize import entry_json, serialize_entries
+
+NO_MEMORY_ID: Final = (
+    "Not a memory id: give the twelve hex digits that stand in brackets before a line."
+)
 
 
 class Shared(Protocol):
@@ -109,8 +113,7 @@ def recall_of(
     dropped before.
     """
     if not is_memory_id(memory_id):
-        text = "Not a memory id: give the twelve hex digits that stand in brackets before a line."
-        return NotRecalled(id=memory_id, reason="invalid_id", text=text)
+        return NotRecalled(id=memory_id, reason="invalid_id", text=NO_MEMORY_ID)
     if shared is not None:
         ledger = merge((ledger, _shared_ledger(shared)))
     observations = {item.id: item for item in ledger.observations}
