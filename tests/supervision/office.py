@@ -78,7 +78,9 @@ class Office:
 
     def settle(self) -> None:
         """Fold and decide until nothing more is due now."""
-        while self.runner.run(self._step()):
+        supervisor = self.supervision.supervisor
+        assert supervisor is not None
+        while self.runner.run(self._step()) or supervisor.is_acting:
             pass
 
     def ask(self, n: int = 1, child_id: str = "scout", session: str = PARENT, **said: Any) -> str:

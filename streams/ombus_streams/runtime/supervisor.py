@@ -93,6 +93,11 @@ class Supervisor:
         self._acting: dict[bytes, asyncio.Task[int]] = {}
         self._swept_ms = 0
 
+    @property
+    def is_acting(self) -> bool:
+        """Whether a step was not waited for to its end."""
+        return bool(self._acting)
+
     def fold(self) -> int:
         """Fold a batch of every partition; return how many partitions had one."""
         return sum(map(self.fold_one, self.folds))
