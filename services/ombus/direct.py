@@ -213,7 +213,10 @@ class _Batch:
         """To be appended, in order; those before the first chain entry may lack a parent."""
 
     def one(self, value: JsonObject) -> api.EntryResult:
-        given = offered(value, self._tenant, self._session, self._clock.now())
+        try:
+            given = offered(value, self._tenant, self._session, self._clock.now())
+        except Rejected as error:
+            return _refused(error)
         named = given.get("id")
         entry_id = named if isinstance(named, str) else ""
         for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
@@ -225,10 +228,7 @@ class _Batch:
         try:
             entry = admit(given, self._policy)
         except Rejected as error:
-            detail = f"{error.where} {error.detail}"
-            return api.EntryResult(
-                id=error.entry_id, status="rejected", code=error.code, detail=detail
-            )
+            return _refused(error)
         sent = any(entry.id == each.id for each in self.fresh)
         place = self._recent.position_of(self._key, entry.id)
         if entry.parent_id is UNSET and self._tip is not None:
@@ -253,6 +253,11 @@ class _Batch:
 
 def _draft(entry: Entry) -> Draft:
     return Draft(key=key_of(entry), value=encode(entry), headers=headers_of(entry))
+
+
+def _refused(error: Rejected) -> api.EntryResult:
+    detail = f"{error.where} {error.detail}"
+    return api.EntryResult(id=error.entry_id, status="rejected", code=error.code, detail=detail)
 
 
 def _placed(result: api.EntryResult, at: Mapping[str, str]) -> api.EntryResult:

@@ -4,6 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Final
 
+from ombus_schemas.errors import Rejected
 from ombus_schemas.jsontext import JsonObject, JsonValue
 from ombus_streams.runtime.records import iso
 
@@ -14,8 +15,16 @@ _AROUND: Final = (
 
 
 def offered(value: JsonObject, tenant: str, session: str, now: datetime) -> JsonObject:
-    """Return an entry of this session with an id and a time; a bare message becomes an entry."""
+    """Return an entry of this session with an id and a time; a bare message becomes an entry.
+
+    Raises:
+        Rejected: a bare message without content, which is a slip: its text would be lost.
+    """
     if "kind" not in value and "role" in value:
+        if "content" not in value:
+            named = value.get("id")
+            entry_id = named if isinstance(named, str) else ""
+            raise Rejected("schema", entry_id, "the message", "has no content")
         message: JsonValue = {key: item for key, item in value.items() if key not in _AROUND}
         around = {key: item for key, item in value.items() if key in _AROUND}
         value = {**around, "kind": "message", "message": message}

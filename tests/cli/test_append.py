@@ -48,6 +48,26 @@ def test_a_line_that_is_not_taken_is_named_and_the_others_are(cli: Cli) -> None:
     ]
 
 
+def test_a_bare_message_without_content_is_not_taken_and_an_entry_is(cli: Cli) -> None:
+    lines = [
+        '{"role":"user"}',
+        '{"role":"user","contents":"lost"}',
+        '{"role":"user","content":"kept","contents":"lost"}',
+        '{"kind":"message","id":"a","message":{"role":"user"}}',
+    ]
+
+    done = cli("append", "s1", stdin="\n".join(lines))
+
+    assert done.code == 1
+    assert [line.split()[1] for line in done.out.splitlines()] == ["a"]
+    one, two, three = done.err.splitlines()
+    shape = 'a line is {"role": "user", "content": "…"} or an entry'
+    assert one == f"ombus: line 1: the message has no content; {shape}"
+    assert two == f"ombus: line 2: the message has no content; {shape}"
+    assert "line 3" in three
+    assert "message.contents is no field of ours" in three
+
+
 def test_a_role_that_nobody_observes_is_kept_and_warned_of(cli: Cli) -> None:
     roles = ("user", "assistant", "tool", "system", "usr", "usr")
     lines = [f'{{"role":"{role}","content":"x"}}' for role in roles]

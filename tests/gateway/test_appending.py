@@ -42,6 +42,7 @@ def test_an_id_taken_by_other_content_is_refused_and_the_rest_taken(served: Runn
                 {"id": "m1", "role": "user", "content": "other"},
                 {"id": "m2", "role": "user", "content": "two"},
                 {"id": "m3", "kind": "nonsense"},
+                {"id": "m4", "role": "user"},
             ]
         },
     )
@@ -52,6 +53,7 @@ def test_an_id_taken_by_other_content_is_refused_and_the_rest_taken(served: Runn
         ("rejected", "id_taken"),
         ("appended", None),
         ("rejected", "kind"),
+        ("rejected", "schema"),
     ]
 
 

@@ -114,10 +114,11 @@ def test_partitions_that_end_in_a_marker_take_appends_and_are_read_as_all_others
 
 def test_an_expected_leaf_is_lost_whichever_gateway_it_comes_through(both: list[Shared]) -> None:
     for session in sessions_by_owner(both, "leaf").values():
-        both[0].post(f"{session}/entries", {"entries": [{"id": "root", "role": "user"}]})
+        root = {"id": "root", "role": "user", "content": "x"}
+        both[0].post(f"{session}/entries", {"entries": [root]})
         answers = []
         for number, each in enumerate(both):
-            entry = {"id": f"e{number}", "role": "user", "expectedLeaf": "root"}
+            entry = {"id": f"e{number}", "role": "user", "content": "x", "expectedLeaf": "root"}
             answers.append(each.post(f"{session}/entries", {"entries": [entry]}))
         assert [each.status_code for each in answers] == [200, 409]
 
@@ -180,7 +181,7 @@ def events(gateway: Shared, session: str, n_events: int, **headers: str) -> list
 
 def test_a_tail_goes_on_through_another_gateway_where_it_stopped(both: list[Shared]) -> None:
     for session in sessions_by_owner(both, "tailed").values():
-        entries = [{"id": f"e{number}", "role": "user"} for number in range(6)]
+        entries = [{"id": f"e{number}", "role": "user", "content": "x"} for number in range(6)]
         both[0].post(f"{session}/entries", {"entries": entries})
         begun = events(both[0], session, 3)
         rest = events(both[1], session, 3, **{"Last-Event-ID": begun[-1][0]})
@@ -196,7 +197,7 @@ def test_a_gateway_that_is_asked_by_another_and_is_not_the_owner_has_done_nothin
     target = f"/v1/sessions/{session}/entries"
     caller = Principal(id="p", name="p", tenant="local", roles=frozenset({"publisher"}))
     headers = b.gateway.router.peers.signed("POST", target.encode(), caller)
-    body = {"entries": [{"id": "e1", "role": "user"}]}
+    body = {"entries": [{"id": "e1", "role": "user", "content": "x"}]}
     answer = b.http.post(target, json=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (503, "moving")
     assert UNTOUCHED in answer.headers

@@ -157,7 +157,10 @@ class _Batch:
         self._digest_by_id: dict[str, bytes] = {}
 
     def one(self, value: JsonObject) -> _Admitted | EntryResult:
-        given = offered(value, self._tenant, self._session, self._desk.clock.now())
+        try:
+            given = offered(value, self._tenant, self._session, self._desk.clock.now())
+        except Rejected as error:
+            return _refused(error)
         named = given.get("id")
         entry_id = named if isinstance(named, str) else ""
         for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
@@ -169,7 +172,7 @@ class _Batch:
         try:
             entry = admit(given, self._policy)
         except Rejected as error:
-            return _rejected(error.entry_id, error.code, f"{error.where} {error.detail}")
+            return _refused(error)
         if not self._may_give(entry):
             detail = "funnel.workspace names a session that is not the caller's to write"
             return _rejected(entry.id, "forbidden", detail)
@@ -210,6 +213,10 @@ class _Batch:
         with self._desk.engine.reading(self._call.key) as live:
             at = live.position
         return str(Position(at.incarnation, at.partition, at.offset - 1))
+
+
+def _refused(error: Rejected) -> EntryResult:
+    return _rejected(error.entry_id, error.code, f"{error.where} {error.detail}")
 
 
 def _rejected(entry_id: str, code: str, detail: str) -> EntryResult:

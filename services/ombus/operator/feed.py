@@ -6,7 +6,6 @@ already is acknowledged without another append, so whoever was killed may send e
 """
 
 import hashlib
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
@@ -17,11 +16,11 @@ from ombus_schemas.admission import admit
 from ombus_schemas.codec import encode
 from ombus_schemas.entries import Entry
 from ombus_schemas.errors import Rejected
-from ombus_schemas.jsontext import JsonObject, JsonValue
+from ombus_schemas.jsontext import JsonValue
 from ombus_streams.memory.coverage import SOURCE_ROLES
 from ombus_streams.memory.tree import Known, known_as
-from ombus_streams.runtime.records import iso
 
+from ombus.offering import offered
 from ombus.operator.control import open_session
 from ombus.operator.desk import Desk
 
@@ -85,13 +84,17 @@ class Feed:
             return NotTaken(line=self._n_lines, reason=f"is no JSON: {error}; {_SHAPE}")
         if not isinstance(value, dict):
             return NotTaken(line=self._n_lines, reason=f"is no object; {_SHAPE}")
-        offered = self._offered(value)
+        try:
+            given = offered(value, self._tenant, self._session, self._desk.clock.now())
+        except Rejected as error:
+            reason = f"{error.where} {error.detail}; {_SHAPE}"
+            return NotTaken(line=self._n_lines, reason=reason)
         for name, own in (("sessionId", self._session), ("tenantId", self._tenant)):
-            if offered[name] != own:
-                fact = f"{name} is {offered[name]!r}, this feed is for {own}"
+            if given[name] != own:
+                fact = f"{name} is {given[name]!r}, this feed is for {own}"
                 return NotTaken(line=self._n_lines, reason=fact)
         try:
-            entry = admit(offered, self._policy)
+            entry = admit(given, self._policy)
         except Rejected as error:
             return NotTaken(line=self._n_lines, reason=str(error))
         match self._known_as(entry):
@@ -109,20 +112,6 @@ class Feed:
         if entry.message is not None and entry.message.role not in _HEARD:
             self.kept_only[entry.message.role] += 1
         return entry
-
-    def _offered(self, value: JsonObject) -> JsonObject:
-        if "kind" not in value and "role" in value:
-            around = ("id", "parentId", "timestamp", "runId", "metadata", "origin")
-            message = {key: item for key, item in value.items() if key not in around}
-            value = {key: item for key, item in value.items() if key in around}
-            value |= {"kind": "message", "message": message}
-        filled: JsonObject = {
-            "id": uuid.uuid4().hex,
-            "sessionId": self._session,
-            "tenantId": self._tenant,
-            "timestamp": iso(self._desk.clock.now()),
-        }
-        return {**filled, **value}
 
     def _known_as(self, entry: Entry) -> Known:
         sent = self._digest_by_id.get(entry.id)
