@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.inspect import (
+    AnyType,
     BoolType,
     DictType,
     FloatType,
@@ -53,14 +54,23 @@ def read_table(
 
 def unknown(name: str, known: Collection[str]) -> str:
     """Return the fact that ``name`` is not ``known``, with what comes nearest."""
+    return f"is no setting: {perhaps(name, known)}there are {', '.join(known)}"
+
+
+def perhaps(name: str, known: Collection[str]) -> str:
+    """Return the hint to what comes nearest, or no text: a way out follows it."""
     near = get_close_matches(name, known, n=1)
-    hint = f"perhaps {near[0]}; " if near else ""
-    return f"is no setting: {hint}there are {', '.join(known)}"
+    return f"perhaps {near[0]}; " if near else ""
 
 
 def misfit(kind: object) -> str:
     """Return the fact that a value is no ``kind``."""
-    return f"does not fit: it takes {_taken(type_info(kind))}"
+    return f"does not fit: it takes {taken_by(kind)}"
+
+
+def taken_by(kind: object) -> str:
+    """Return what a setting of that type takes, in words."""
+    return _taken(type_info(kind))
 
 
 def _check(kind: object, said: JsonValue, place: str, strict: bool) -> None:
@@ -122,11 +132,14 @@ def _taken(info: Type) -> str:
             return f"one of {', '.join(map(str, info.values))}"
         case VarTupleType():
             return f"a list, each {_taken(info.item_type)}"
+        case DictType(value_type=UnionType() | AnyType()):
+            return "a table"
         case DictType():
             return f"a table, each value {_taken(info.value_type)}"
         case UnionType():
-            return " or ".join(
-                _taken(each) for each in info.types if not isinstance(each, NoneType)
-            )
+            types = [each for each in info.types if not isinstance(each, NoneType)]
+            if any(isinstance(each, FloatType) for each in types):
+                types = [each for each in types if not isinstance(each, IntType)]
+            return " or ".join(map(_taken, types))
         case _:
             return "another value"

@@ -84,3 +84,12 @@ def test_a_session_name_out_of_grammar_is_misuse(cli: Cli) -> None:
 
     assert done.code == 2
     assert "[no_session]" in done.err
+
+
+def test_a_session_that_is_misspelt_is_told_the_nearest(cli: Cli) -> None:
+    for name in ("ferry", "acme/harbour"):
+        cli("append", name, stdin='{"role":"user","content":"x"}')
+
+    assert "no session fery: perhaps ferry; `ombus sessions`" in cli("view", "-s", "fery").err
+    assert "perhaps acme/harbour; " in cli("view", "-s", "acme/harbor").err
+    assert "no session zzz: `ombus sessions`" in cli("view", "-s", "zzz").err

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from ombus.gateway.tokens import Tokens
-from ombus.settings import load_settings
+from ombus.operator.origins import parsed
+from ombus.settings import BadSetting, load_settings
 from ombus.wiring import Engine, open_engine, state_folder
 from ombus_schemas.entries import Entry
 from ombus_schemas.ids import session_key
@@ -221,8 +222,26 @@ def test_a_setting_without_its_group_is_told_which_one_was_meant(remembered: Cli
     assert (
         "perhaps observation.messageTokens" in remembered("settings", "try", "messageTokens=9").err
     )
+    slip = remembered("settings", "try", "observation.mesageTokens=500").err
+    assert "perhaps observation.messageTokens; `ombus settings` lists them" in slip
     copied = "observational-memory.observation.messageTokens=4000"
     assert remembered("settings", "try", copied).code == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "takes"),
+    [
+        ("observation.messageTokens=abc", "takes a number above 0, and would be 10000"),
+        ("observation.messageTokens=-4", "takes a number above 0, and would be 10000"),
+        ("context.recentMessages=2.5", "takes a whole number, and would be 8"),
+        ("dropper.policy=x", "takes one of lowest-relevance, model, and would be "),
+        ("sessionModel=x", "takes a table, and would be null"),
+    ],
+)
+def test_a_value_that_is_not_taken_is_told_what_is(said: str, takes: str) -> None:
+    with pytest.raises(BadSetting) as told:
+        parsed([said])
+    assert f"{said.partition('=')[0]} {takes}" in str(told.value)
 
 
 def test_settings_that_make_no_sense_are_not_tried(remembered: Cli) -> None:

@@ -98,7 +98,17 @@ def test_a_file_that_is_not_there_is_named_and_keeps_no_other_out(cli: Cli) -> N
     done = cli("import", "nowhere.jsonl", SAMPLE, "--json")
 
     assert done.code == 2
-    assert "nowhere.jsonl: No such file" in done.err
+    told = f"there is no such file in {Path.cwd()}, name one that is"
+    assert done.err.splitlines()[0] == f"ombus: nowhere.jsonl is not there: {told}"
+    assert done.json()["entries"] == 79
+
+
+def test_a_folder_is_told_who_follows_folders_and_keeps_no_other_out(cli: Cli) -> None:
+    done = cli("import", ".", SAMPLE, "--json")
+
+    assert done.code == 2
+    told = ". is a folder: name files, or follow it with `ombus watch .`"
+    assert done.err.splitlines()[0] == f"ombus: {told}"
     assert done.json()["entries"] == 79
 
 

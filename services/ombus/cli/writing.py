@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from io import BufferedReader
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -69,7 +70,7 @@ def import_files(
                 # One file that cannot be read does not keep the others out.
                 if not isinstance(error, OSError):
                     raise
-                note(line_of(error))
+                note(_unread(path) or line_of(error))
                 worst = max(worst, code_of(error))
         if work:
             n_runs = desk.settle()
@@ -82,6 +83,16 @@ def import_files(
         say("no run is due yet: `ombus flush` observes what is there now")
     if worst:
         raise typer.Exit(worst)
+
+
+def _unread(path: Path) -> str | None:
+    """Return why nothing at ``path`` can be a transcript, and the way out."""
+    if path.is_dir():
+        return f"ombus: {path} is a folder: name files, or follow it with `ombus watch {path}`"
+    if not path.exists():
+        where = path.absolute().parent
+        return f"ombus: {path} is not there: there is no such file in {where}, name one that is"
+    return None
 
 
 def append(

@@ -15,8 +15,11 @@
   * Busy                  somebody else folds the folder, and this needs to
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar, Final
+
+from ombus.tables import perhaps
 
 STOP_IT: Final = "stop that one first"
 
@@ -46,9 +49,11 @@ class NoSession(Misaddressed):
 
     code = "no_session"
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, known: Collection[str] = ()) -> None:
         what = "there is no session yet" if name is None else f"no session {name}"
-        way_out = "import something first" if name is None else "`ombus sessions` lists them"
+        way_out = "import something first"
+        if name is not None:
+            way_out = f"{perhaps(name, known)}`ombus sessions` lists them"
         super().__init__(f"{what}: {way_out}")
         self.name = name
 

@@ -55,7 +55,8 @@ def chosen_session(desk: Desk, name: str | None) -> bytes:
         return keys[0]
     key = key_named(desk, name)
     if key not in keys:
-        raise NoSession(name)
+        own = "" if "/" in name else f"{desk.settings.tenant}/"
+        raise NoSession(name, [each.decode().removeprefix(own) for each in keys])
     return key
 
 

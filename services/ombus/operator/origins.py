@@ -22,6 +22,7 @@ from ombus.settings import (
     BadSetting,
     ProcessSettings,
 )
+from ombus.tables import perhaps, taken_by
 from ombus.wiring_grants import RedisConnection
 from ombus.wiring_kafka import Connection
 
@@ -142,9 +143,12 @@ def parsed(said: Sequence[str]) -> JsonObject:
         group, _, name = path.partition(".")
         known = name in MEMORY_KEYS.get(group, ()) if name else group in MEMORY_SCALARS
         if not equals or not known:
-            likely = [f"{each}.{path}" for each, names in MEMORY_KEYS.items() if path in names]
-            hint = f"perhaps {likely[0]}" if likely else "`ombus settings` lists them"
-            raise BadSetting(text, f"is no KEY=VALUE of a memory setting: {hint}")
+            every = [f"{each}.{key}" for each, keys in MEMORY_KEYS.items() for key in keys]
+            # A key without its group is nearest to itself, not to what is spelt like it.
+            named = [each for each in every if each.endswith(f".{path}")]
+            hint = perhaps(named[0] if named else path, [*every, *MEMORY_SCALARS])
+            fact = f"is no KEY=VALUE of a memory setting: {hint}`ombus settings` lists them"
+            raise BadSetting(text, fact)
         try:
             decoded: JsonValue = msgspec.json.decode(value)
         except msgspec.DecodeError:
@@ -158,8 +162,19 @@ def parsed(said: Sequence[str]) -> JsonObject:
         taken: JsonValue = settings_json(resolve_settings(settings)).get(group)
         held = taken.get(name) if name and isinstance(taken, dict) else taken
         if not _is_taken(decoded, held):
-            raise BadSetting(text, f"is not taken: {path} would be {_json(held)}")
+            fact = f"is not taken: {path} takes {_kind(group, name)}, and would be {_json(held)}"
+            raise BadSetting(text, fact)
     return settings
+
+
+def _kind(group: str, name: str) -> str:
+    kind: object = MemorySettings
+    for key in filter(None, (group, name)):
+        assert isinstance(kind, type)
+        (kind,) = (each.type for each in msgspec.structs.fields(kind) if each.encode_name == key)
+    words = taken_by(kind)
+    # Only counts, which are whole, may be 0 (S17).
+    return f"{words} above 0" if words == "a number" else words
 
 
 def _of_tables(said: Sequence[tuple[Path, JsonObject]]) -> Iterator[Effective]:
