@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     AnyWorker = Worker | MilestonesWorker | KafkaSupervision | Granter
 
-__all__ = ["ROLE_NAMES", "WorkerStatus", "run_workers"]
+__all__ = ["ROLE_NAMES", "WorkerStatus", "check_roles", "run_workers"]
 
 MILESTONES: Final = "milestones"
 SUPERVISOR: Final = "supervisor"
@@ -71,7 +71,7 @@ async def run_workers(
         BadSetting: a name is no role, or the extra is not installed.
     """
     require_extra()
-    _check(roles)
+    check_roles(roles)
     from ombus_streams.engine.kafka.library_logs import forwarded
 
     with ExitStack() as opened:
@@ -177,7 +177,12 @@ async def _run(
             raise each
 
 
-def _check(roles: Sequence[str]) -> None:
+def check_roles(roles: Sequence[str]) -> None:
+    """Refuse names that no worker has, and those that do not go together.
+
+    Raises:
+        BadSetting: as it says.
+    """
     for role in roles:
         if role not in ROLE_NAMES:
             raise BadSetting(f"worker {role}", f"is none of {', '.join(ROLE_NAMES)}")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,34 @@ def test_help_shows_each_command_with_its_whole_sentence_under_what_it_is_for(cl
     panels = [line[:-1] for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
     assert panels == ["Options", "Work", "Read", "Prove", "Operate", "Develop"]
     assert "..." not in shown.partition("Work:")[2]
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["append"], "A line is {"),
+        (["replay"], "Appends nothing"),
+        (["dlq", "discard"], ""),
+    ],
+)
+def test_a_paragraph_of_help_is_broken_at_the_width_alone(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: list[str], line: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = cli(*command, "--help").out.partition("╭")[0]
+
+    lines = [each.strip() for each in shown.splitlines()]
+    assert any(each.startswith(line) for each in lines)
+    for this, following in pairwise(lines):
+        first = following.split(" ")[0]
+        assert not this or not first or len(this) + 1 + len(first) > 78, this
+
+
+def test_an_unknown_worker_is_told_which_there_are_before_anything_else(cli: Cli) -> None:
+    done = cli("worker", "nosuch")
+
+    assert done.code == 2
+    assert done.err.startswith("ombus: worker nosuch is none of observer, reflector, ")
 
 
 def test_help_imports_nothing_that_costs_time() -> None:

@@ -1,5 +1,6 @@
 """The commands, the options before them, and how errors end."""
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -192,3 +193,16 @@ app.add_typer(caring.settings_app, name="settings", rich_help_panel="Operate")
 app.add_typer(letters.app, name="dlq", rich_help_panel="Operate")
 app.add_typer(token.app, name="token", rich_help_panel="Operate")
 app.add_typer(topics.app, name="topics", rich_help_panel="Operate")
+
+
+def _fill(commands: typer.Typer) -> None:
+    """Join the lines of each paragraph of help: it is broken at the terminal's width, not ours."""
+    for each in commands.registered_commands:
+        paragraphs = (each.help or inspect.getdoc(each.callback) or "").split("\n\n")
+        each.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _fill(group.typer_instance)
+
+
+_fill(app)

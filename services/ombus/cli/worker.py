@@ -77,10 +77,13 @@ def worker(
     """
     import asyncio
 
+    from ombus.wiring_worker import check_roles
+
     for option, readers in _READ_BY.items():
         if not set(names) & set(readers):
             fact = f"is read by {', '.join(readers)}, and none of them is named"
             refuse(context, fact, option)
+    check_roles(names)
     connection = connection_for_command(context, servers)
     settings = settings_for(context, data, quiet=False)
     asyncio.run(
